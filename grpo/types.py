@@ -46,12 +46,12 @@ class RolloutGroup:
 class LossInputs:
     """What the loss of some rows of a step needs.
 
-    logprobs: (B, T) with gradient, at the sampling temperature. old_logprobs: (B, T) of the policy that sampled, or
-    None when every sample is used for one update only (the ratio is then exactly 1 in value). ref_logprobs: (B, T) or
-    None without KL. advantages: (B, T). mask: (B, T) bool, True on completion tokens that are trained on.
-    row_weights: (B,) float32: the weight of each masked token of a row in the sum that is the loss; it carries the
-    aggregation and was computed over the whole step and all ranks (see grpo.batch.row_weights), so that micro-batches
-    only ever add up.
+    logprobs: (B, T) with gradient, at the sampling temperature. old_logprobs: (B, T) of the policy that
+    sampled, or None when every sample is used for one update only (the ratio is then exactly 1 in value).
+    ref_logprobs: (B, T) or None without KL. advantages: (B, T). mask: (B, T) bool, True on completion tokens
+    that are trained on. row_weights: (B,) float32: the weight of each masked token of a row in the sum that
+    is the loss; it carries the aggregation and was computed over the whole step and all ranks (see
+    grpo.batch.row_weights), so that micro-batches only ever add up.
     """
 
     logprobs: Tensor
@@ -70,13 +70,16 @@ class LossInputs:
             if tensor is not None and tensor.shape != shape:
                 raise ValueError(f"LossInputs.{name}: expected {tuple(shape)}, got {tuple(tensor.shape)}")
         if self.row_weights.shape != shape[:1]:
-            raise ValueError(f"LossInputs.row_weights: expected {tuple(shape[:1])}, got {tuple(self.row_weights.shape)}")
+            raise ValueError(
+                f"LossInputs.row_weights: expected {tuple(shape[:1])}, got {tuple(self.row_weights.shape)}"
+            )
 
 
 @dataclass(frozen=True, slots=True)
 class LossOutput:
     """loss: scalar with gradient, this micro-batch's share of the step's loss. sums: detached token sums over the mask
-    (`tokens`, `kl`, `entropy`, `clip_low`, ...) that add up over micro-batches and ranks; divide by `tokens` at the end.
+    (`tokens`, `kl`, `entropy`, `clip_low`, ...) that add up over micro-batches and ranks; divide by `tokens`
+    at the end.
     """
 
     loss: Tensor

@@ -14,9 +14,9 @@ from rewards.types import Sample, Score
 class Scorer(Protocol):
     """Judges completions.
 
-    Contract, checked by tests/test_contract.py for every conf/reward/*.yaml: same length and order as the input;
-    empty in, empty out; a batch equals its samples one by one; deterministic; no mutation; never raises on any text;
-    survives pickle; works from any thread; the constructor only validates.
+    Contract, checked by tests/test_contract.py for every conf/reward/*.yaml: same length and order as the
+    input; empty in, empty out; a batch equals its samples one by one; deterministic; no mutation; never
+    raises on any text; survives pickle; works from any thread; the constructor only validates.
     """
 
     def score(self, samples: Sequence[Sample]) -> list[Score]:

@@ -1,7 +1,7 @@
 """The records every part of the project exchanges: a problem, a sampled completion, and its score.
 
-Knows nothing of how text is judged or of tensors; standard library only. All records are frozen and picklable.
-A verdict is kept apart from a value on purpose: "not scored" is not zero.
+Knows nothing of how text is judged or of tensors; standard library only. All records are frozen and
+picklable. A verdict is kept apart from a value on purpose: "not scored" is not zero.
 """
 
 from __future__ import annotations
@@ -108,9 +108,10 @@ class Problem:
 class Sample:
     """One completion as text.
 
-    prefill is what the chat template already put into the assistant turn (such as an opening think tag); the text
-    judged is what the model wrote after it. truncated says that the token limit, not the model, ended the text.
-    group and index place the sample in its rollout; policy_version names the weights that wrote it.
+    prefill is what the chat template already put into the assistant turn (such as an opening think tag); the
+    text judged is what the model wrote after it. truncated says that the token limit, not the model, ended
+    the text. group and index place the sample in its rollout; policy_version names the weights that wrote
+    it.
     """
 
     problem: Problem
@@ -149,7 +150,8 @@ class Score:
     """What a scorer returns for one sample: the same record in the trainer, in files and over HTTP.
 
     value is None exactly when verdict is not SCORED. steps are ordered and disjoint. version names the scorer
-    (or the weights) that produced it. notes hold short facts for people (extracted answer, rung), never control flow.
+    (or the weights) that produced it. notes hold short facts for people (extracted answer, rung), never
+    control flow.
     """
 
     verdict: Verdict
