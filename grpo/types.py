@@ -28,14 +28,14 @@ class Completion:
     def __post_init__(self) -> None:
         if self.token_ids.ndim != 1 or self.token_ids.shape != self.logprobs.shape:
             raise ValueError(
-                f"Completion: token_ids {tuple(self.token_ids.shape)} and logprobs {tuple(self.logprobs.shape)} "
-                "must be 1-d and equal in length"
+                f"Completion: token_ids {tuple(self.token_ids.shape)} and "
+                f"logprobs {tuple(self.logprobs.shape)} must be 1-d and equal in length"
             )
 
 
 @dataclass(frozen=True, slots=True)
 class RolloutGroup:
-    """The G completions of one prompt. prompt_ids: (L,) int64, the exact ids the policy was conditioned on."""
+    """The G completions of one prompt. prompt_ids: (L,) int64, exactly what the policy was conditioned on."""
 
     problem: Problem
     prompt_ids: Tensor
@@ -77,9 +77,10 @@ class LossInputs:
 
 @dataclass(frozen=True, slots=True)
 class LossOutput:
-    """loss: scalar with gradient, this micro-batch's share of the step's loss. sums: detached token sums over the mask
-    (`tokens`, `kl`, `entropy`, `clip_low`, ...) that add up over micro-batches and ranks; divide by `tokens`
-    at the end.
+    """loss: scalar with gradient, this micro-batch's share of the step's loss.
+
+    sums: detached token sums over the mask (`tokens`, `kl`, `clip_low`, ...) that add up over micro-batches and
+    ranks; divide by `tokens` at the end.
     """
 
     loss: Tensor

@@ -11,7 +11,7 @@ class RewardError(Exception):
 
 
 class ConfigError(RewardError, ValueError):
-    """A setting is unknown, of the wrong type or in conflict: names the option, what was expected and the fix."""
+    """A setting is unknown, mistyped or in conflict: names the option, what was expected and the fix."""
 
 
 class DataError(RewardError, ValueError):

@@ -100,7 +100,8 @@ class Problem:
             raise TypeError(f"Problem {self.id!r}: gold must be a tuple of strings, got {self.gold!r}")
         if self.answer_type not in ANSWER_TYPES:
             raise ValueError(
-                f"Problem {self.id!r}: answer_type={self.answer_type!r}: expected one of {', '.join(ANSWER_TYPES)}"
+                f"Problem {self.id!r}: answer_type={self.answer_type!r}: "
+                f"expected one of {', '.join(ANSWER_TYPES)}"
             )
 
 
@@ -138,7 +139,7 @@ class StepScore:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A named component of a composite score with the weight it was paid at; score is its raw, unweighted score."""
+    """A named component of a composite score and the weight it was paid at; score is raw, unweighted."""
 
     name: str
     weight: float
