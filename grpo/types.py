@@ -79,8 +79,8 @@ class LossInputs:
 class LossOutput:
     """loss: scalar with gradient, this micro-batch's share of the step's loss.
 
-    sums: detached token sums over the mask (`tokens`, `kl`, `clip_low`, ...) that add up over micro-batches and
-    ranks; divide by `tokens` at the end.
+    sums: detached token sums over the mask (`tokens`, `kl`, `clip_low`, ...) that add up over micro-batches
+    and ranks; divide by `tokens` at the end.
     """
 
     loss: Tensor
