@@ -1,0 +1,222 @@
+"""Run directories: exclusive, locked, found again; finished jobs skipped, broken ones continued."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from grpo.rundir import (
+    RunRecord,
+    find_resumable,
+    hash_config,
+    open_job,
+    open_run,
+    read_manifest,
+    read_summary,
+)
+from rewards.errors import ConfigError, EngineError
+
+RECORD = RunRecord(
+    label="verifiable+format",
+    config_text="seed: 0\n",
+    config_hash=hash_config("seed: 0\n"),
+    seed=0,
+    scorer_versions={"accuracy": "accuracy/1"},
+)
+OTHER = RunRecord(label="verifiable", config_text="seed: 1\n", config_hash=hash_config("seed: 1\n"), seed=1)
+
+HOLDER = """
+import sys, time
+from pathlib import Path
+from grpo.rundir import RunRecord, open_run, hash_config
+run = open_run(Path(sys.argv[1]), RunRecord("x", "seed: 0\\n", hash_config("seed: 0\\n"), 0))
+print(run.path, flush=True)
+time.sleep(600)
+"""
+
+
+def test_hash_names_the_config_and_is_stable() -> None:
+    # printf 'seed: 0\n' | sha256sum, its first eight digits.
+    assert hash_config("seed: 0\n") == "6a5a163c"
+    assert hash_config("seed: 0\n") != hash_config("seed: 1\n")
+
+
+def test_a_new_run_holds_config_and_manifest(tmp_path: Path) -> None:
+    with open_run(tmp_path / "outputs", RECORD) as run:
+        assert run.path.parent == tmp_path / "outputs"
+        assert run.path.name.startswith("verifiable+format-20")
+        assert run.path.name.endswith(RECORD.config_hash)
+        assert (run.path / "config.yaml").read_text() == "seed: 0\n"
+        manifest = read_manifest(run.path)
+        assert manifest is not None
+        assert manifest["seed"] == 0
+        assert manifest["config_hash"] == RECORD.config_hash
+        assert manifest["scorer_versions"] == {"accuracy": "accuracy/1"}
+        assert set(manifest["versions"]) == {
+            "python",
+            "plumbline",
+            "torch",
+            "transformers",
+            "math-verify",
+            "sympy",
+        }
+        assert "pytest" in manifest["command"] or "python" in manifest["command"]
+        assert manifest["resumed"] == []
+        assert not run.resumed
+        assert "new run" in run.note
+
+
+def test_two_runs_of_one_second_get_two_directories(tmp_path: Path) -> None:
+    runs = [open_run(tmp_path, RECORD, resume="never") for _ in range(4)]
+    assert len({run.path for run in runs}) == 4
+    assert all(read_manifest(run.path) for run in runs)
+    for run in runs:
+        run.close()
+
+
+def test_auto_continues_the_newest_unfinished_run_of_this_config(tmp_path: Path) -> None:
+    old, newest, other = (open_run(tmp_path, record, "never") for record in (RECORD, RECORD, OTHER))
+    for run in (old, newest, other):
+        run.close()
+    with open_run(tmp_path, RECORD) as run:
+        assert run.path == newest.path
+        assert run.resumed
+        assert "unfinished" in run.note
+        manifest = read_manifest(run.path)
+        assert manifest is not None
+        assert len(manifest["resumed"]) == 1
+
+
+def test_never_and_another_config_start_anew(tmp_path: Path) -> None:
+    with open_run(tmp_path, RECORD) as first:
+        first_path = first.path
+    with open_run(tmp_path, RECORD, "never") as run:
+        assert run.path != first_path
+        assert not run.resumed
+    with open_run(tmp_path, OTHER) as run:
+        assert not run.resumed
+        assert f"no unfinished run of config {OTHER.config_hash}" in run.note
+
+
+def test_a_finished_run_is_not_resumed(tmp_path: Path) -> None:
+    with open_run(tmp_path, RECORD) as run:
+        run.mark_finished({"accuracy": 0.5})
+    assert read_summary(run.path) is not None
+    assert find_resumable(tmp_path, RECORD.config_hash) is None
+    with open_run(tmp_path, RECORD) as again:
+        assert again.path != run.path
+
+
+def test_a_held_run_is_passed_by(tmp_path: Path) -> None:
+    with open_run(tmp_path, RECORD) as first, open_run(tmp_path, RECORD) as second:
+        assert first.path != second.path
+        assert find_resumable(tmp_path, RECORD.config_hash) is None
+    found = find_resumable(tmp_path, RECORD.config_hash)
+    assert found is not None
+    assert found.path == second.path
+    found.close()
+    found.close()  # a second call does nothing
+
+
+def test_the_lock_of_a_killed_process_is_free(tmp_path: Path) -> None:
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(tmp_path)],
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=Path(__file__).resolve().parents[2],
+    )
+    try:
+        assert holder.stdout is not None
+        path = Path(holder.stdout.readline().strip())
+        assert find_resumable(tmp_path, RECORD.config_hash) is None
+        with pytest.raises(EngineError, match=f"process {holder.pid} on"):
+            open_run(tmp_path, RECORD, resume=str(path))
+    finally:
+        holder.kill()
+        holder.wait()
+    with open_run(tmp_path, RECORD) as run:
+        assert run.path == path
+
+
+def test_resume_by_path(tmp_path: Path) -> None:
+    with open_run(tmp_path, RECORD) as run:
+        pass
+    with open_run(tmp_path / "elsewhere", RECORD, resume=str(run.path)) as again:
+        assert again.path == run.path
+        assert again.resumed
+        again.mark_finished({"accuracy": 1.0})
+    with open_run(tmp_path, RECORD, resume=str(run.path)) as finished:
+        summary = finished.summary()
+        assert summary is not None
+        assert summary["accuracy"] == 1.0
+
+
+def test_resume_by_path_refuses_what_is_no_run_of_this_config(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="expected auto, never or a run directory"):
+        open_run(tmp_path, RECORD, resume=str(tmp_path / "nothing"))
+    with open_run(tmp_path, OTHER) as run:
+        pass
+    with pytest.raises(ConfigError, match=f"has config {OTHER.config_hash}"):
+        open_run(tmp_path, RECORD, resume=str(run.path))
+
+
+def test_a_directory_killed_before_its_manifest_is_not_resumed(tmp_path: Path) -> None:
+    (tmp_path / f"x-20260101-000000-{RECORD.config_hash}").mkdir()
+    assert find_resumable(tmp_path, RECORD.config_hash) is None
+
+
+def test_a_job_goes_to_one_place_and_is_resumed_then_skipped(tmp_path: Path) -> None:
+    with open_job(tmp_path, RECORD) as job:
+        assert job.path == tmp_path / f"verifiable+format-{RECORD.config_hash}"
+        assert not job.resumed
+        with pytest.raises(EngineError, match="is working here"):
+            open_job(tmp_path, RECORD)
+    with open_job(tmp_path, RECORD) as broken:
+        assert broken.path == job.path
+        assert broken.resumed
+        broken.mark_finished({"accuracy": 0.75})
+    with open_job(tmp_path, RECORD) as finished:
+        summary = finished.summary()
+        assert summary is not None
+        assert summary["accuracy"] == 0.75
+        assert "skipped" in finished.note
+
+
+def test_a_job_killed_before_its_manifest_starts_over_in_place(tmp_path: Path) -> None:
+    path = tmp_path / f"verifiable+format-{RECORD.config_hash}"
+    path.mkdir()
+    with open_job(tmp_path, RECORD) as job:
+        assert job.path == path
+        assert not job.resumed
+        assert read_manifest(path) is not None
+
+
+def test_a_label_becomes_a_plain_file_name(tmp_path: Path) -> None:
+    record = RunRecord("a b/../c=1,'$x'" + "y" * 100, "", hash_config(""), 0)
+    with open_job(tmp_path, record) as job:
+        assert job.path.parent == tmp_path
+        assert not set(job.path.name) & set(" /=,'$")
+
+
+def test_a_summary_is_json_or_refused(tmp_path: Path) -> None:
+    with open_run(tmp_path, RECORD) as run:
+        with pytest.raises(ValueError, match="JSON"):
+            run.mark_finished({"accuracy": float("nan")})
+        assert run.summary() is None
+        run.mark_finished({"accuracy": 0.1})
+        assert json.loads((run.path / "summary.json").read_text())["accuracy"] == 0.1
+        assert sorted(path.name for path in run.path.iterdir()) == [
+            ".lock",
+            "config.yaml",
+            "manifest.json",
+            "summary.json",
+        ]
+
+
+def test_a_broken_manifest_is_named(tmp_path: Path) -> None:
+    with open_run(tmp_path, RECORD) as run:
+        (run.path / "manifest.json").write_text('{"label": ')
+        with pytest.raises(EngineError, match=r"manifest\.json is not json"):
+            read_manifest(run.path)
