@@ -49,9 +49,12 @@ class LossInputs:
     logprobs: (B, T) with gradient, at the sampling temperature. old_logprobs: (B, T) of the policy that
     sampled, or None when every sample is used for one update only (the ratio is then exactly 1 in value).
     ref_logprobs: (B, T) or None without KL. advantages: (B, T). mask: (B, T) bool, True on completion tokens
-    that are trained on. row_weights: (B,) float32: the weight of each masked token of a row in the sum that
-    is the loss; it carries the aggregation and was computed over the whole step and all ranks (see
-    grpo.batch.row_weights), so that micro-batches only ever add up.
+    that are trained on; elsewhere the other tensors may hold anything. row_weights: (B,) floating: the weight
+    of each token in the mask in the sum that is the loss; it carries the aggregation and was computed over
+    the whole step and all ranks (see grpo.batch.row_weights), so that micro-batches only ever add up.
+    sampling_logprobs: (B, T) what the engine reported, or None when it is the trainer's own. entropy: (B, T)
+    of the next-token distribution, with gradient where there is an entropy bonus, or None when it is not
+    measured.
     """
 
     logprobs: Tensor
@@ -60,13 +63,22 @@ class LossInputs:
     advantages: Tensor
     mask: Tensor
     row_weights: Tensor
+    sampling_logprobs: Tensor | None = None
+    entropy: Tensor | None = None
 
     def __post_init__(self) -> None:
         shape = self.logprobs.shape
         if self.logprobs.ndim != 2:
             raise ValueError(f"LossInputs.logprobs: expected (B, T), got {tuple(shape)}")
-        for name in ("old_logprobs", "ref_logprobs", "advantages", "mask"):
-            tensor: Tensor | None = getattr(self, name)
+        others: dict[str, Tensor | None] = {
+            "old_logprobs": self.old_logprobs,
+            "ref_logprobs": self.ref_logprobs,
+            "advantages": self.advantages,
+            "mask": self.mask,
+            "sampling_logprobs": self.sampling_logprobs,
+            "entropy": self.entropy,
+        }
+        for name, tensor in others.items():
             if tensor is not None and tensor.shape != shape:
                 raise ValueError(f"LossInputs.{name}: expected {tuple(shape)}, got {tuple(tensor.shape)}")
         if self.row_weights.shape != shape[:1]:
@@ -80,7 +92,7 @@ class LossOutput:
     """loss: scalar with gradient, this micro-batch's share of the step's loss.
 
     sums: detached token sums over the mask (`tokens`, `kl`, `clip_low`, ...) that add up over micro-batches
-    and ranks; divide by `tokens` at the end.
+    and ranks; divide by `tokens` at the end. Names that begin with `max/` are maxima instead.
     """
 
     loss: Tensor
