@@ -1,7 +1,7 @@
 """Synthetic sums with a column-by-column thought, and a teacher who now and then forgets the carry.
 
 Knows how to draw the problems and how the teacher reasons; knows nothing of tags, boxes or models: a record
-of the cold start keeps its thought and its answer apart, and the trainer lays them out by the format in force.
+of the cold start keeps thought and answer apart, and the trainer lays them out by the format in force.
 Everything follows from the settings, on any machine and in any process.
 """
 
