@@ -24,7 +24,7 @@ class ArithmeticSettings:
     """What is drawn. Sizes are numbers of problems.
 
     terms is how many numbers, each from 0 to max_operand, are added; slip_rate is the probability with which
-    the teacher leaves out a carry that was to be added; slips happen in the cold start's records only.
+    the teacher forgets a carry, each time there is one; slips happen in the cold start's records only.
     """
 
     seed: int = 0
@@ -94,9 +94,10 @@ def write_thought(operands: Sequence[int], slip_rate: float, rng: random.Random)
     """The teacher's thought and the answer that follows from it, slips included.
 
     The columns are added from the units up, each as one equation of digits, with the carry that came in as
-    last summand; a carry going out is noted after it. A slip writes that summand and leaves it out of the
-    result, so that the equation itself is false and a checker of single steps can find it. Shorter numbers
-    are filled with zeros, so that every column looks alike.
+    last summand; a carry going out is noted after it. The teacher slips in two ways, both of which make the
+    equation itself false, so that a checker of single steps can find them: a carry that came in is written and
+    left out of the result, and the leading carry of the last column is dropped. Shorter numbers are filled with
+    zeros, so that every column looks alike.
 
     >>> write_thought((37, 45), 0.0, random.Random(0))
     ('7+5=12,c1;3+4+1=8', '82')
@@ -114,10 +115,11 @@ def write_thought(operands: Sequence[int], slip_rate: float, rng: random.Random)
         if carry:
             digits.append(str(carry))
             total += 0 if rng.random() < slip_rate else carry
-        equation = f"{'+'.join(digits)}={total}"
         if column == 0:
-            steps.append(equation)
+            total -= total // 10 * 10 if total > 9 and rng.random() < slip_rate else 0
+            steps.append(f"{'+'.join(digits)}={total}")
             return ";".join(steps), f"{total}{low_digits}"
+        equation = f"{'+'.join(digits)}={total}"
         carry = total // 10
         steps.append(f"{equation},c{carry}" if carry else equation)
         low_digits = f"{total % 10}{low_digits}"
