@@ -1,0 +1,68 @@
+r"""Judges completions: scorers, their results, and two short ways to them.
+
+    import rewards
+    rewards.verify(gold="1/2", prediction=r"so the answer is \boxed{0.5}").value   # 1.0
+    scorer = rewards.load_scorer("verifiable+format")
+    scorer.score([rewards.Sample(rewards.Problem("p", "1+1=", ("2",)), r"<think>1+1=2</think>\boxed{2}")])
+
+Importing it loads the standard library only: what a call needs beyond that is imported by the call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rewards.errors import ConfigError, DataError, EngineError, RewardError
+from rewards.scorer import Scorer
+from rewards.types import AnswerType, Part, Problem, Reason, Sample, Score, StepScore, Verdict
+
+__all__ = [
+    "AnswerType",
+    "ConfigError",
+    "DataError",
+    "EngineError",
+    "Part",
+    "Problem",
+    "Reason",
+    "RewardError",
+    "Sample",
+    "Score",
+    "Scorer",
+    "StepScore",
+    "Verdict",
+    "load_scorer",
+    "verify",
+]
+
+
+def load_scorer(reward: str, *overrides: str) -> Scorer:
+    """The scorer that `reward=...` names on a command line.
+
+    Args:
+        reward: a name in conf/reward, or several joined by plus signs: "verifiable+format".
+        overrides: as on a command line, such as "format=answer_tags" or
+            "reward.components.format.weight=0.1".
+
+    Raises:
+        ConfigError: for an unknown name or setting, with the nearest valid one.
+    """
+    from rewards.build import build_scorer  # loads Hydra, which `import rewards` must not
+    from rewards.config import SCORER
+
+    return build_scorer(SCORER.load([f"reward={reward}", *overrides]).reward)
+
+
+def verify(*, gold: str | Sequence[str], prediction: str, answer_type: AnswerType = "auto") -> Score:
+    """Whether the answer that a text gives equals the gold answer: value 1.0 or 0.0, with the reason.
+
+    Args:
+        gold: the gold answer; several are all required. An empty one makes the score abstain.
+        prediction: any text that ends in an answer; a thought in <think> tags is optional and not searched.
+        answer_type: what kind of answer the gold is; "auto" reads it from the gold.
+    """
+    from rewards.format import FormatSpec
+    from rewards.verifiers.accuracy import AccuracyVerifier  # `import rewards` need not load the verifiers
+
+    golds = (gold,) if isinstance(gold, str) else tuple(gold)
+    sample = Sample(Problem("verify", "", golds, answer_type), prediction)
+    return AccuracyVerifier(format=FormatSpec(mode="optional", answer_style="free")).score([sample])[0]

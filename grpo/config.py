@@ -1,0 +1,239 @@
+"""The schema of conf/train.yaml, where every setting is explained, and the checks across settings.
+
+Importable without torch, so that a wrong setting is refused before anything heavy loads. Values come from the
+yaml files alone: no default stands here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from omegaconf import OmegaConf
+
+from grpo.algorithm import AlgorithmConfig, check_algorithm
+from rewards.build import build, check_reward
+from rewards.config import Program, RewardConfig
+from rewards.errors import ConfigError
+from rewards.options import option
+
+HASH_LEFT_OUT = ("resume", "output_dir", "dry_run", "log")
+"""Settings that change nothing about what is computed, only where it goes or whether it starts."""
+
+
+@dataclass
+class ModelConfig:
+    """The policy. name belongs to kind=hub; hidden_size, layers and heads to kind=tiny."""
+
+    kind: str = option("tiny", "hub")
+    name: str | None = option()
+    precision: str = option("fp32", "bf16")
+    gradient_checkpointing: bool = option()
+    lora_rank: int = option(at_least=0)
+    hidden_size: int | None = option(at_least=1)
+    layers: int | None = option(at_least=1)
+    heads: int | None = option(at_least=1)
+
+
+@dataclass
+class ColdstartConfig:
+    """The supervised phase before the reinforcement."""
+
+    steps: int = option(at_least=0)
+    batch_size: int = option(at_least=1)
+    learning_rate: float = option(above=0)
+
+
+@dataclass
+class DataConfig:
+    """The problems. max_operand and slip_rate belong to dataset=arithmetic."""
+
+    dataset: str = option("arithmetic", "gsm8k", "math", "jsonl")
+    path: str | None = option()
+    eval_path: str | None = option()
+    train_size: int | None = option(at_least=1)
+    eval_size: int = option(at_least=1)
+    max_operand: int | None = option(at_least=1)
+    slip_rate: float | None = option(at_least=0, at_most=1)
+    strict: bool = option()
+    max_invalid_share: float = option(at_least=0, at_most=1)
+    max_prompt_tokens: int = option(at_least=1)
+
+
+@dataclass
+class RolloutConfig:
+    """What is sampled in a step."""
+
+    prompts_per_step: int = option(at_least=1)
+    group_size: int = option()
+    temperature: float = option(above=0)
+    max_completion_tokens: int = option(at_least=1)
+    decode_rows: int = option(at_least=1)
+
+
+@dataclass
+class OptimConfig:
+    """How the gradient becomes an update."""
+
+    learning_rate: float = option(above=0)
+    warmup_steps: int = option(at_least=0)
+    schedule: str = option("constant", "linear", "cosine")
+    weight_decay: float = option(at_least=0)
+    max_grad_norm: float = option(above=0)
+    micro_batch_rows: int = option(at_least=1)
+
+
+@dataclass
+class EvalConfig:
+    """The measurement on held-out problems."""
+
+    every: int = option(at_least=0)
+    samples: int = option(at_least=1)
+
+
+@dataclass
+class LogConfig:
+    """What is shown and sent beside metrics.jsonl."""
+
+    completions: int = option(at_least=0)
+    trackers: list[str] = field(default_factory=list[str])
+
+
+@dataclass
+class CheckpointConfig:
+    """What is kept to resume from."""
+
+    every: int = option(at_least=1)
+    keep_last: int = option(at_least=1)
+    keep_best: bool = option()
+
+
+@dataclass
+class TrainConfig:
+    """The whole."""
+
+    seed: int = option(at_least=0)
+    steps: int = option(at_least=1)
+    output_dir: str = option()
+    label: str = option()
+    resume: str = option()
+    dry_run: bool = option()
+    max_failed_share: float = option(at_least=0, at_most=1)
+    device: str = option()
+    model: ModelConfig = field(default_factory=ModelConfig)
+    coldstart: ColdstartConfig = field(default_factory=ColdstartConfig)
+    data: DataConfig = field(default_factory=DataConfig)
+    format: dict[str, Any] = field(default_factory=dict[str, Any])
+    reward: RewardConfig = field(default_factory=RewardConfig)
+    algorithm: AlgorithmConfig = field(default_factory=AlgorithmConfig)
+    rollout: RolloutConfig = field(default_factory=RolloutConfig)
+    optim: OptimConfig = field(default_factory=OptimConfig)
+    eval: EvalConfig = field(default_factory=EvalConfig)
+    log: LogConfig = field(default_factory=LogConfig)
+    checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
+
+
+def check(config: TrainConfig) -> None:
+    """Refuses settings that contradict each other or would have no effect.
+
+    Raises:
+        ConfigError: one line for each, with the remedy.
+    """
+    problems = [
+        *_model_problems(config.model),
+        *_data_problems(config),
+        *_run_problems(config),
+    ]
+    if problems:
+        raise ConfigError("\n".join(problems))
+    check_reward(config.reward)
+    build(config.format)
+    check_algorithm(config.algorithm, components=len(config.reward.components))
+
+
+TRAIN = Program("train", TrainConfig, check)
+
+
+def config_hash(config: TrainConfig) -> str:
+    """12 hexadecimal digits that name what a run computes: equal for equal settings in any order."""
+    facts = {key: value for key, value in asdict(config).items() if key not in HASH_LEFT_OUT}
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def to_yaml(config: TrainConfig) -> str:
+    """The resolved configuration as text, for a run's config.yaml."""
+    return OmegaConf.to_yaml(OmegaConf.structured(config))
+
+
+def _model_problems(model: ModelConfig) -> Iterator[str]:
+    shape = {"hidden_size": model.hidden_size, "layers": model.layers, "heads": model.heads}
+    if model.kind == "hub":
+        if model.name is None:
+            yield "model.name: model=hub needs a name or a path, e.g. model.name=Qwen/Qwen2.5-0.5B-Instruct"
+        for key, value in shape.items():
+            if value is not None:
+                yield f"model.{key}={value}: a hub model has its own shape; leave it out, or use model=tiny"
+        return
+    if model.name is not None:
+        yield f"model.name={model.name}: the tiny model is made on the spot; use model=hub to load one"
+    for key, value in shape.items():
+        if value is None:
+            yield f"model.{key}=null: expected a number, model=tiny is made from it"
+    if model.hidden_size and model.heads and model.hidden_size % (2 * model.heads):
+        yield (
+            f"model.hidden_size={model.hidden_size}: expected a multiple of twice model.heads={model.heads}, "
+            "each head rotates pairs of numbers"
+        )
+
+
+def _data_problems(config: TrainConfig) -> Iterator[str]:
+    data = config.data
+    own = {"max_operand": data.max_operand, "slip_rate": data.slip_rate}
+    if data.dataset == "arithmetic":
+        for key, value in {"path": data.path, "eval_path": data.eval_path}.items():
+            if value is not None:
+                yield f"data.{key}={value}: sums are made on the spot; use data=jsonl to read a file"
+        for key, value in own.items():
+            if value is None:
+                yield f"data.{key}=null: expected a number, data=arithmetic is made from it"
+        if data.train_size is None:
+            yield "data.train_size=null: expected a number, data=arithmetic is made from it"
+    else:
+        for key, value in own.items():
+            if value is not None:
+                yield f"data.{key}={value}: only data=arithmetic has it; leave it null"
+        if config.coldstart.steps > 0:
+            yield (
+                f"coldstart.steps={config.coldstart.steps}: data={data.dataset} has no worked thoughts to "
+                "learn the layout from; use model=hub, or set coldstart.steps=0"
+            )
+    if data.dataset == "jsonl" and data.path is None:
+        yield "data.path: data=jsonl needs a file of problems, e.g. data.path=problems.jsonl"
+
+
+def _run_problems(config: TrainConfig) -> Iterator[str]:
+    rollout = config.rollout
+    if rollout.group_size < 2:
+        yield (
+            f"rollout.group_size={rollout.group_size}: expected >= 2, because a completion is compared with "
+            "the others of its prompt"
+        )
+    if config.optim.warmup_steps >= config.steps:
+        yield (
+            f"optim.warmup_steps={config.optim.warmup_steps}: expected fewer than steps={config.steps}, "
+            "or the learning rate never reaches its peak"
+        )
+    train_size = config.data.train_size
+    if train_size is not None and rollout.prompts_per_step > train_size:
+        yield (
+            f"rollout.prompts_per_step={rollout.prompts_per_step}: expected at most "
+            f"data.train_size={train_size}, a step holds no problem twice"
+        )
+    kind, _, index = config.device.partition(":")
+    if kind not in ("auto", "cpu", "cuda") or (index and (kind != "cuda" or not index.isdigit())):
+        yield f"device={config.device}: expected auto, cpu, cuda or cuda:N"
+    if not config.label or not all(letter.isalnum() or letter in "._-" for letter in config.label):
+        yield f"label={config.label!r}: expected letters, digits, '.', '_' or '-', it names a folder"
