@@ -1,0 +1,97 @@
+"""Every name a metrics line may hold, with one line on what it is. No computation.
+
+`<component>` is a scorer's name in the reward mix, `<reason>` a code of `rewards.types.Reason`, `<set>` an
+evaluation set, `<k>` a number, `<phase>` a phase of the step. Means are over one step. A mean over nothing is
+left out of the line, never 0.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+METRICS: dict[str, str] = {
+    "reward": "mean reward over the scored completions of the step (weighted sum of the components)",
+    "reward_std": "standard deviation (n - 1) of the reward within a group, mean over groups",
+    "reward/p10": "tenth percentile of the reward over the batch",
+    "reward/p90": "ninetieth percentile of the reward over the batch",
+    "reward/<component>/mean": "mean value of a component, unweighted, where it was scored",
+    "reward/<component>/std": "standard deviation of a component's value within a group, mean over groups",
+    "verdict/total/scored": "share of completions with a reward",
+    "verdict/total/abstained": "share of completions whose problem cannot be judged: in no gradient",
+    "verdict/total/failed": "share of completions lost to our own machinery: in no gradient",
+    "verdict/<component>/scored": "share of completions the component judged",
+    "verdict/<component>/abstained": "share the component cannot judge because of the problem",
+    "verdict/<component>/failed": "share the component lost through our own fault",
+    "reason/<component>/<reason>": "share of completions the component gave this reason",
+    "frac_reward_zero_std": "share of groups without signal: rewards all equal, or fewer than two scored",
+    "groups/frac_mixed": "share of groups with right and wrong completions",
+    "groups/frac_all_good": "share of groups with only right completions",
+    "groups/frac_all_bad": "share of groups with only wrong completions",
+    "groups/duplicates": "share of completions equal in tokens to an earlier one of their group",
+    "completions/mean_length": "mean length of a completion in tokens",
+    "completions/min_length": "shortest completion in tokens",
+    "completions/max_length": "longest completion in tokens",
+    "completions/mean_terminated_length": "mean length in tokens of the completions that ended by themselves",
+    "completions/min_terminated_length": "shortest completion that ended by itself",
+    "completions/max_terminated_length": "longest completion that ended by itself",
+    "completions/clipped_ratio": "share of completions cut off at the token limit",
+    "completions/length_correct": "mean length in tokens of the right completions",
+    "completions/length_wrong": "mean length in tokens of the wrong completions",
+    "advantages/mean": "mean advantage of a completion",
+    "advantages/std": "standard deviation of the advantages over the batch",
+    "advantages/min": "smallest advantage",
+    "advantages/max": "largest advantage",
+    "advantages/zero_frac": "share of completions with advantage 0: in no gradient",
+    "loss": "the loss; near 0 on fresh samples, because a group's advantages add up to 0",
+    "kl": "divergence from the reference policy per token, in nats, by the k3 estimator",
+    "kl/k1": "the same by the k1 estimator, which can be negative",
+    "kl/k2": "the same by the k2 estimator",
+    "entropy": "entropy of the next-token distribution at the sampling temperature, mean over tokens, nats",
+    "grad_norm": "norm of the gradient before clipping",
+    "learning_rate": "learning rate of this update",
+    "clip_ratio/low_mean": "share of tokens held back because their ratio fell below 1 - epsilon",
+    "clip_ratio/high_mean": "share of tokens held back because their ratio rose above 1 + epsilon",
+    "clip_ratio/region_mean": "share of tokens held back on either side",
+    "policy/approx_kl": "divergence of the updated from the sampling policy, mean over tokens, nats (k3)",
+    "policy/ratio_mean": "mean probability ratio of a token, new to sampling policy",
+    "policy/ratio_max": "largest ratio",
+    "sampling/sampling_logp_difference/mean": "mean distance of sampler's and trainer's log-probability",
+    "sampling/sampling_logp_difference/max": "largest such distance",
+    "sampling/importance_sampling_ratio/mean": "mean weight that corrects for the difference",
+    "num_tokens": "completion tokens sampled since the run began",
+    "eval/<set>/accuracy": "pass@1 on held-out problems: sampled at the training temperature",
+    "eval/<set>/accuracy_low": "lower end of its 95 % interval",
+    "eval/<set>/accuracy_high": "upper end of its 95 % interval",
+    "eval/<set>/greedy": "accuracy on held-out problems when the likeliest token is always taken",
+    "eval/<set>/pass@<k>": "chance that at least one of k samples is right",
+    "eval/<set>/maj@<k>": "accuracy of the commonest answer of k samples",
+    "eval/<set>/format": "share of held-out completions in the layout asked for",
+    "eval/<set>/length": "mean length of a held-out completion in tokens",
+    "eval/<set>/clipped_ratio": "share of held-out completions cut off at the token limit",
+    "eval/<set>/unscored": "share of held-out completions without a verdict",
+    "coldstart/loss": "cross-entropy per token of the supervised phase, at its end",
+    "timing_s/<phase>": "seconds in a phase of the step; `step` is all of it",
+    "perf/tokens_per_s": "completion tokens sampled a second of the whole step",
+    "perf/effective_tokens_per_s": "the same, counting only completions with an advantage that is not 0",
+    "perf/peak_memory_gb": "largest memory in use on the accelerator so far, 10^9 bytes",
+}
+
+_PATTERNS = [
+    re.compile(re.sub(r"<\w+>", "[^/]+", re.escape(name).replace(r"\<", "<").replace(r"\>", ">")))
+    for name in METRICS
+]
+
+
+def unexplained(names: Iterable[str]) -> list[str]:
+    """The names that no entry of METRICS covers.
+
+    >>> unexplained(["loss", "reward/accuracy/mean", "reward/accuracy/median"])
+    ['reward/accuracy/median']
+    """
+    return sorted(name for name in set(names) if not any(pattern.fullmatch(name) for pattern in _PATTERNS))
+
+
+def is_timing(name: str) -> bool:
+    """Whether a metric depends on the machine and its load: all others are equal in a run and its repeat."""
+    return name.startswith(("timing_s/", "perf/"))
