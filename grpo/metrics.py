@@ -232,7 +232,7 @@ def _signal(groups: Sequence[Sequence[Score]], values: Sequence[Sequence[float]]
 
 
 def _is_constant(values: Sequence[float]) -> bool:
-    """Equal up to rounding, by the rule of `grpo.advantage.constant_groups`: such a group gets advantage 0."""
+    """Equal up to rounding, by the rule of `grpo.advantage.constant_groups`: all advantages are 0."""
     if len(values) < 2:
         return True
     return max(values) - min(values) <= 1e-6 * max(1.0, abs(statistics.fmean(values)))
