@@ -64,6 +64,7 @@ class Reason(StrEnum):
     REPETITION = "repetition"
     LANGUAGE = "language"
     STEPS = "steps"
+    NO_STEPS = "no_steps"
     MODEL = "model"
     # composition
     COMBINED = "combined"
