@@ -48,6 +48,7 @@ METRICS: dict[str, str] = {
     "kl/k1": "the same by the k1 estimator, which can be negative",
     "kl/k2": "the same by the k2 estimator",
     "entropy": "entropy of the next-token distribution at the sampling temperature, mean over tokens, nats",
+    "update/skipped": "updates left out: the gradient was not finite, or no completion had an advantage",
     "grad_norm": "norm of the gradient before clipping",
     "learning_rate": "learning rate of this update",
     "clip_ratio/low_mean": "share of tokens held back because their ratio fell below 1 - epsilon",

@@ -9,7 +9,6 @@ The lock is flock(2): the system drops it when its process dies, however it dies
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import json
 import os
 import platform
@@ -31,7 +30,7 @@ class RunRecord:
     """What a run is, before it has a directory.
 
     config_text: the resolved config as yaml, written to config.yaml. config_hash: of the part of it that
-    decides the result (see `hash_config`). scorer_versions: scorer name -> version.
+    decides the result (see `grpo.config.config_hash`). scorer_versions: scorer name -> version.
     """
 
     label: str
@@ -79,11 +78,6 @@ class RunDir:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def hash_config(text: str) -> str:
-    """Eight hex digits that name a resolved config. Leave out what changes no result: paths, logging."""
-    return hashlib.sha256(text.encode("utf-8")).hexdigest()[:8]
 
 
 def open_run(output_dir: Path, record: RunRecord, resume: str = "auto") -> RunDir:

@@ -9,20 +9,20 @@ import pytest
 import torch
 
 from grpo.advantage import constant_groups
-from grpo.metrics import (
+from grpo.metrics import MetricsWriter, completions_table, read_metrics
+from grpo.names import METRICS, is_timing, unexplained
+from grpo.summaries import (
     CompletionRow,
-    MetricsWriter,
-    completions_table,
+    completion_rows,
     is_correct,
-    read_metrics,
     summarise_advantages,
     summarise_duplicates,
     summarise_lengths,
     summarise_scores,
     summarise_step,
 )
-from grpo.names import METRICS, is_timing, unexplained
-from rewards.types import Part, Problem, Reason, Score, Verdict
+from grpo.types import Completion, RolloutGroup
+from rewards.types import Part, Problem, Reason, Sample, Score, Verdict
 
 PROBLEM = Problem(id="p1", prompt="1+1?", gold=("2",))
 TIMEOUT = Score.scored(0.0, Reason.TIMEOUT)
@@ -205,6 +205,18 @@ def test_every_name_written_is_explained() -> None:
         "reward/x/median",
     ]
     assert all(text and not text.endswith(".") for text in METRICS.values())
+
+
+def test_rows_of_a_rollout() -> None:
+    ids = torch.tensor([5, 6])
+    completion = Completion(Sample(PROBLEM, "a", truncated=True), ids, torch.zeros(2))
+    group = RolloutGroup(PROBLEM, torch.tensor([1]), (completion, completion))
+    right, wrong = _score(True, True), _score(False, True)
+    first, second = completion_rows([group], [[right, wrong]], [[0.5, -0.5]])[0]
+    assert first == CompletionRow(PROBLEM, "a", (5, 6), True, right, 0.5)
+    assert (second.score, second.advantage) == (wrong, -0.5)
+    with pytest.raises(ValueError, match="shorter"):
+        completion_rows([group], [[right]], [[0.5, -0.5]])
 
 
 def test_timing_names() -> None:
