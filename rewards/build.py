@@ -11,8 +11,6 @@ from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from typing import Any, cast, get_type_hints
 
-from hydra.utils import instantiate
-
 from rewards.composite import Component, Composite, mix_problems
 from rewards.config import RewardConfig
 from rewards.errors import ConfigError
@@ -35,11 +33,13 @@ def build_scorer(reward: RewardConfig) -> Composite:
 
 
 def build(node: Mapping[str, Any]) -> Any:
-    """The object that a resolved node with a `_target_` describes, its settings bound and checked first."""
+    """The object that a resolved node with a `_target_` describes, nested nodes first."""
     problems = list(node_problems(node, str(node.get("_target_", "node"))))
     if problems:
         raise ConfigError("\n".join(problems))
-    return instantiate(dict(node), _convert_="all")
+    settings = {key: value for key, value in node.items() if key != "_target_"}
+    nested = {key: build(inner) for key, value in settings.items() if (inner := _as_node(value)) is not None}
+    return locate(node["_target_"])(**settings | nested)
 
 
 def check_reward(reward: RewardConfig) -> None:
@@ -56,7 +56,7 @@ def check_reward(reward: RewardConfig) -> None:
 
 
 def node_problems(node: Mapping[str, Any], where: str) -> Iterator[str]:
-    """What keeps a node from being built: no such class; unknown, missing or mistyped settings, also nested."""
+    """What keeps a node from being built: its class; unknown, missing or mistyped settings, also nested."""
     path = node.get("_target_")
     if not isinstance(path, str):
         yield f"{where}._target_: expected the path of a class, such as package.module.Class"

@@ -8,7 +8,8 @@ judged never depends on the completion unless our own machinery broke:
 - a part that ABSTAINED is left out of the sum, and so is a part gated on it; when every paid part is left
   out, the whole ABSTAINED. Parts abstain because of the problem, so the completions of one problem are all
   summed over the same parts;
-- a part whose gate did not pass (value <= 0) keeps its score and is paid at weight 0.
+- a part whose gate did not pass (raw value <= 0) keeps its score and is paid at weight 0;
+- steps are passed on from the only part that has any.
 
 Of a scored whole it holds that `value` is the sum of weight times value over its scored parts.
 """
@@ -50,7 +51,9 @@ class Composite:
     def score(self, samples: Sequence[Sample]) -> list[Score]:
         """Scores every sample with every component and joins the results."""
         columns = {name: self._score_part(name, samples) for name in self.components}
-        return [self._join({name: columns[name][row] for name in columns}) for row in range(len(samples))]
+        return [
+            self._join({name: column[row] for name, column in columns.items()}) for row in range(len(samples))
+        ]
 
     def _score_part(self, name: str, samples: Sequence[Sample]) -> list[Score]:
         scores = self.components[name].scorer.score(samples)
@@ -59,55 +62,50 @@ class Composite:
         return [_finite(score) for score in scores]
 
     def _join(self, scores: Mapping[str, Score]) -> Score:
-        matters = self._matters()
         failed = [
-            name for name, score in scores.items() if name in matters and score.verdict is Verdict.FAILED
+            name for name, score in scores.items() if score.verdict is Verdict.FAILED and self._matters(name)
         ]
         left_out = [name for name in scores if self._is_left_out(name, scores)]
-        closed = [name for name in scores if name not in left_out and not self._gate_is_open(name, scores)]
+        gated = [name for name in scores if name not in left_out and not self._is_gate_open(name, scores)]
         parts = tuple(
-            Part(name, 0.0 if name in closed else self.components[name].weight, score)
+            Part(name, 0.0 if name in gated else self.components[name].weight, score)
             for name, score in scores.items()
         )
+        told = {"failed": failed, "abstained": left_out, "gated": gated}
+        notes = {key: ",".join(names) for key, names in told.items() if names}
+        version = ",".join(score.version for score in scores.values() if score.version)
         if failed:
+            return Score(Verdict.FAILED, None, Reason.PART_FAILED, parts=parts, version=version, notes=notes)
+        paid = [part for part in parts if part.name not in left_out]
+        if all(self.components[part.name].weight == 0 for part in paid):
             return Score(
-                Verdict.FAILED, None, Reason.PART_FAILED, parts=parts, notes={"failed": ",".join(failed)}
+                Verdict.ABSTAINED, None, Reason.PART_ABSTAINED, parts=parts, version=version, notes=notes
             )
-        if all(name in left_out or self.components[name].weight == 0 for name in scores):
-            return Score(
-                Verdict.ABSTAINED,
-                None,
-                Reason.PART_ABSTAINED,
-                parts=parts,
-                notes={"abstained": ",".join(left_out)},
-            )
-        # fsum is exact, so that the order in which the components are named changes no bit.
-        value = math.fsum(
-            part.weight * part.score.value
-            for part in parts
-            if part.score.value is not None and part.name not in left_out
-        )
-        notes = {key: ",".join(names) for key, names in (("abstained", left_out), ("gated", closed)) if names}
+        # fsum rounds once, so that the order in which the components are named changes no bit.
+        value = math.fsum(part.weight * part.score.value for part in paid if part.score.value is not None)
         stepped = [score.steps for score in scores.values() if score.steps]
         return Score(
             Verdict.SCORED,
             value,
-            _reason(scores, left_out, closed),
+            _reason(scores, left_out, gated),
             steps=stepped[0] if len(stepped) == 1 else (),
             parts=parts,
+            version=version,
             notes=notes,
         )
 
-    def _matters(self) -> set[str]:
-        paid = {name for name, component in self.components.items() if component.weight != 0}
-        return paid | {self.components[name].gate or name for name in paid}
+    def _matters(self, name: str) -> bool:
+        return any(
+            component.weight != 0 and name in (own_name, component.gate)
+            for own_name, component in self.components.items()
+        )
 
     def _is_left_out(self, name: str, scores: Mapping[str, Score]) -> bool:
         gate = self.components[name].gate
-        abstained = scores[name].verdict is Verdict.ABSTAINED
-        return abstained or (gate is not None and self._is_left_out(gate, scores))
+        deciding = [scores[name]] if gate is None else [scores[name], scores[gate]]
+        return any(score.verdict is Verdict.ABSTAINED for score in deciding)
 
-    def _gate_is_open(self, name: str, scores: Mapping[str, Score]) -> bool:
+    def _is_gate_open(self, name: str, scores: Mapping[str, Score]) -> bool:
         gate = self.components[name].gate
         if gate is None:
             return True
@@ -127,22 +125,13 @@ def mix_problems(weights: Mapping[str, float], gates: Mapping[str, str | None]) 
     if all(weight == 0 for weight in weights.values()):
         problems.append("reward: every weight is 0, nothing would be paid; give one component a weight")
     for name, gate in gates.items():
-        where = f"reward.components.{name}.gate={gate}"
-        if gate is not None and gate not in gates:
-            valid = ", ".join(gates)
-            problems.append(f"{where}: no such component; expected {valid} or null{suggest(gate, gates)}")
-        elif _gates_itself(name, gates):
-            problems.append(f"{where}: the gates form a circle; set one of them to null")
+        if gate is not None and (gate not in gates or gate == name):
+            others = ", ".join(other for other in gates if other != name)
+            problems.append(
+                f"reward.components.{name}.gate={gate}: expected the name of another component "
+                f"({others or 'there is none'}) or null{suggest(gate, gates)}"
+            )
     return problems
-
-
-def _gates_itself(name: str, gates: Mapping[str, str | None]) -> bool:
-    gate = gates[name]
-    for _ in gates:
-        if gate is None or gate == name:
-            break
-        gate = gates.get(gate)
-    return gate == name
 
 
 def _finite(score: Score) -> Score:
@@ -152,9 +141,9 @@ def _finite(score: Score) -> Score:
     return Score.failed(Reason.INTERNAL, version=score.version, notes={"value": str(score.value)})
 
 
-def _reason(scores: Mapping[str, Score], left_out: list[str], closed: list[str]) -> Reason:
+def _reason(scores: Mapping[str, Score], left_out: Sequence[str], gated: Sequence[str]) -> Reason:
     if len(scores) == 1:
         return next(iter(scores.values())).reason
     if left_out:
         return Reason.PART_ABSTAINED
-    return Reason.GATED if closed else Reason.COMBINED
+    return Reason.GATED if gated else Reason.COMBINED

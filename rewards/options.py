@@ -12,7 +12,7 @@ import inspect
 import math
 import types
 from collections.abc import Iterable
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Any, Literal, Union, cast, get_args, get_origin
 
 MISSING = "???"
 """How Hydra spells a value that must still be given."""
@@ -59,17 +59,30 @@ def option(
 
 
 def problems_of(record: Any, prefix: str = "") -> list[str]:
-    """One line for every field of a schema object, at any depth, that breaks its bounds."""
+    """One line for every field of a schema object, at any depth, that is unknown or breaks its bounds."""
+    fields = {field.name: field for field in dataclasses.fields(record)}
     problems: list[str] = []
-    for field in dataclasses.fields(record):
-        value, name = getattr(record, field.name), prefix + field.name
-        bounds: Bounds | None = field.metadata.get("bounds")
-        if dataclasses.is_dataclass(value):
+    # A key that was forced in with a plus sign becomes an attribute that the schema does not have.
+    for key, value in cast(dict[str, Any], vars(record)).items():
+        name = prefix + key
+        if key not in fields:
+            problems.append(
+                f"{name}={value}: unknown option; expected {', '.join(fields)}{suggest(key, fields)}"
+            )
+        elif dataclasses.is_dataclass(value):
             problems += problems_of(value, name + ".")
-        elif bounds is not None and value is not None and not bounds.allow(value):
-            hint = suggest(str(value), bounds.choices)
-            problems.append(f"{name}={value}: expected {bounds.expected()}{hint}")
+        elif isinstance(value, dict):
+            for entry, inner in cast(dict[str, Any], value).items():
+                problems += problems_of(inner, f"{name}.{entry}.") if dataclasses.is_dataclass(inner) else []
+        else:
+            problems += _bound_problems(name, value, fields[key].metadata.get("bounds"))
     return problems
+
+
+def _bound_problems(name: str, value: Any, bounds: Bounds | None) -> list[str]:
+    if bounds is None or value is None or bounds.allow(value):
+        return []
+    return [f"{name}={value}: expected {bounds.expected()}{suggest(str(value), bounds.choices)}"]
 
 
 def suggest(name: str, valid: Iterable[str]) -> str:

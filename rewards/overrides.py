@@ -17,7 +17,7 @@ from hydra.core.config_loader import ConfigLoader
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
-from hydra.errors import HydraException
+from hydra.errors import HydraException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
@@ -27,6 +27,7 @@ from rewards.options import in_words, suggest
 
 CONF = "conf"
 VERSION_BASE = "1.3"
+SEARCH_PATH = "hydra.searchpath"
 REFUSALS = (HydraException, OmegaConfBaseException)
 _one_at_a_time = threading.RLock()
 """Hydra composes through process-wide singletons."""
@@ -46,9 +47,10 @@ def compose_checked(config_name: str, schema: type, overrides: Sequence[str]) ->
         ConfigError: one line for each override at fault.
     """
     with composing() as loader:
+        _parse(overrides, loader)
         try:
             config = compose(config_name, list(overrides))
-            clashes = list(_clashes(overrides, loader))
+            clashes = list(_clashes(config_name, overrides, loader))
         except REFUSALS as error:
             raise ConfigError("\n".join(_diagnose(config_name, schema, overrides, error))) from error
     if clashes:
@@ -92,19 +94,25 @@ def _values(override: Override, text: str) -> list[str]:
 def _parse(overrides: Sequence[str], loader: ConfigLoader) -> list[Override]:
     try:
         return OverridesParser.create(config_loader=loader).parse_overrides(list(overrides))
-    except HydraException as error:
-        raise ConfigError(f"{_first_line(error)}: expected key=value") from error
+    except OverrideParseException as error:
+        key, equals, value = error.override.partition("=")
+        quoted = f"; a value with special characters is quoted: {key}='\"{value}\"'" if equals else ""
+        raise ConfigError(f"{error.override}: expected key=value{quoted}") from error
 
 
 def _diagnose(config_name: str, schema: type, overrides: Sequence[str], error: Exception) -> Iterator[str]:
     loader = GlobalHydra.instance().config_loader()
     parsed = _parse(overrides, loader)
-    choices = [override for override in parsed if _is_choice(override, loader)]
-    faults = [fault for override in choices for fault in _choice_faults(override, loader)]
+    choices = [override for override in parsed if _options(override.key_or_group, parsed, loader)]
+    faults = [
+        fault
+        for override in choices
+        for fault in _choice_faults(override, _options(override.key_or_group, parsed, loader))
+    ]
     if faults:
         yield from faults
         return
-    chosen = [str(override.input_line) for override in choices]
+    chosen = [*_search_path(parsed), *(str(override.input_line) for override in choices)]
     try:
         base = compose(config_name, chosen)
     except REFUSALS as refusal:
@@ -112,7 +120,7 @@ def _diagnose(config_name: str, schema: type, overrides: Sequence[str], error: E
         return
     found = False
     for override in parsed:
-        if override in choices:
+        if override in choices or override.key_or_group == SEARCH_PATH:
             continue
         try:
             compose(config_name, [*chosen, str(override.input_line)])
@@ -123,19 +131,22 @@ def _diagnose(config_name: str, schema: type, overrides: Sequence[str], error: E
         yield _first_line(error)
 
 
-def _is_choice(override: Override, loader: ConfigLoader) -> bool:
-    return bool(loader.get_group_options(override.key_or_group))
+def _options(group: str, overrides: Sequence[Override], loader: ConfigLoader) -> list[str]:
+    """The names of a group's files, also in folders that the command line adds; empty for no group."""
+    return loader.get_group_options(group, config_name=None, overrides=_search_path(overrides))
 
 
-def _choice_faults(override: Override, loader: ConfigLoader) -> Iterator[str]:
+def _search_path(overrides: Sequence[Override]) -> list[str]:
+    return [str(override.input_line) for override in overrides if override.key_or_group == SEARCH_PATH]
+
+
+def _choice_faults(override: Override, valid: Sequence[str]) -> Iterator[str]:
     """What is wrong with a choice of files, such as `data=gsm9k` or `reward=a+b`."""
     group = override.key_or_group
     if override.is_sweep_override():
         yield _needs_multirun(override)
         return
-    names = _chosen(override)
-    valid = loader.get_group_options(group)
-    for name in names:
+    for name in _chosen(override):
         if name not in valid:
             several = f" (several are joined by +: {group}=a+b)" if group == GROUP else ""
             expected = f"expected one of {', '.join(valid)}{several}"
@@ -154,9 +165,11 @@ def _needs_multirun(override: Override) -> str:
     return f"{override.input_line}: several values are a multirun (add -m); a list is written {key}=[a,b]"
 
 
-def _clashes(overrides: Sequence[str], loader: ConfigLoader) -> Iterator[str]:
+def _clashes(config_name: str, overrides: Sequence[str], loader: ConfigLoader) -> Iterator[str]:
     """Two rewards of a mix that name a component alike: the later would silently replace the earlier."""
-    for override in _parse(overrides, loader):
+    parsed = _parse(overrides, loader)
+    search_path = _search_path(parsed)
+    for override in parsed:
         if override.key_or_group != GROUP or override.is_delete():
             continue
         parts = _chosen(override)
@@ -165,7 +178,7 @@ def _clashes(overrides: Sequence[str], loader: ConfigLoader) -> Iterator[str]:
             return
         owner: dict[str, str] = {}
         for part in parts if len(parts) > 1 else ():
-            for component in compose(f"{GROUP}/{part}").reward.components:
+            for component in compose(config_name, [*search_path, f"{GROUP}={part}"]).reward.components:
                 if component in owner:
                     both = f"{owner[component]} and {part} both have a component '{component}'"
                     yield f"{override.input_line}: {both}; choose one of them"
