@@ -1,3 +1,4 @@
+# pyright: strict
 """What an algorithm is made of: orthogonal choices by name, and which of them fit together.
 
 Knows names and bounds only, no tensors: it is importable without torch, so that a wrong setting is refused

@@ -1,3 +1,4 @@
+# pyright: strict
 """Estimators of KL(policy || reference) from log-probs of the sampled tokens, for the loss or for the reward.
 
 With d = log pi_ref - log pi of a sampled token (Schulman 2020, "Approximating KL divergence"):

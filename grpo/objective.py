@@ -1,3 +1,4 @@
+# pyright: strict
 """The surrogate objectives: ratio and advantage of each token -> loss of each token, and what was clipped.
 
 Knows nothing of masks, aggregation or KL. Every function takes (logprobs, log_ratio, advantages, bounds),
@@ -66,7 +67,7 @@ def cispo(logprobs: Tensor, log_ratio: Tensor, advantages: Tensor, bounds: Bound
 
 def sapo(logprobs: Tensor, log_ratio: Tensor, advantages: Tensor, bounds: Bounds) -> TokenLoss:
     """-(4 / tau) sigmoid(tau (ratio - 1)) A, tau 1 if A > 0 else 1.05: SAPO (arXiv 2511.20347); no bounds."""
-    tau = torch.where(advantages > 0, SAPO_TAU_POSITIVE, SAPO_TAU_NEGATIVE).to(advantages.dtype)
+    tau = torch.full_like(advantages, SAPO_TAU_NEGATIVE).masked_fill(advantages > 0, SAPO_TAU_POSITIVE)
     gate = torch.sigmoid(tau * (log_ratio.exp() - 1)) * 4 / tau
     none = torch.zeros_like(advantages, dtype=torch.bool)
     return TokenLoss(-gate * advantages, none, none)

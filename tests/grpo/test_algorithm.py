@@ -1,0 +1,109 @@
+"""conf/algorithm: every file is read, complete and accepted; contradictions and dead options are refused."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import fields, replace
+from pathlib import Path
+
+import pytest
+from omegaconf import OmegaConf
+
+import conf
+from grpo.advantage import advantage_settings
+from grpo.algorithm import AlgorithmConfig, check_algorithm
+from grpo.loss import loss_settings
+from rewards.errors import ConfigError
+
+FILES = sorted((Path(conf.__file__).parent / "algorithm").glob("*.yaml"))
+NAMES = [field.name for field in fields(AlgorithmConfig)]
+
+
+def load(path: Path) -> AlgorithmConfig:
+    merged = OmegaConf.merge(OmegaConf.structured(AlgorithmConfig), OmegaConf.load(path))
+    algorithm = OmegaConf.to_object(merged)
+    assert isinstance(algorithm, AlgorithmConfig)
+    return algorithm
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
+def test_every_file_has_every_key_once_explained_and_is_accepted(path: Path) -> None:
+    lines = path.read_text(encoding="utf-8").splitlines()
+    keys = [i for i, line in enumerate(lines) if line and not line.startswith("#")]
+    assert [lines[i].split(":")[0] for i in keys] == NAMES
+    assert all(lines[i - 1].startswith("# ") for i in keys)
+    algorithm = load(path)
+    check_algorithm(algorithm, components=2)
+    advantage_settings(algorithm)
+    loss_settings(algorithm)
+
+
+def test_the_named_algorithms_are_there_and_differ() -> None:
+    stems = {path.stem for path in FILES}
+    assert stems >= {"grpo", "dr_grpo", "dapo", "gspo", "cispo", "rloo", "reinforce_pp"}
+    loaded = [load(path) for path in FILES]
+    assert all(a != b for i, a in enumerate(loaded) for b in loaded[:i])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"baseline": "groupmean"}, "did you mean 'group_mean'"),
+        ({"scale": "std"}, "scale='std'"),
+        ({"combine": "sum"}, "combine='sum'"),
+        ({"ratio": "tokens"}, "did you mean 'token'"),
+        ({"objective": "clipped"}, "did you mean 'clip'"),
+        ({"aggregation": "mean"}, "aggregation='mean'"),
+        ({"baseline": "none"}, "zero spread"),
+        ({"baseline": "batch_mean"}, "zero spread"),
+        ({"clip_low": None}, "needs both"),
+        ({"clip_low": 1.5}, "0 < clip_low <= 1"),
+        ({"clip_high": 0.0}, "clip_high=0.0"),
+        ({"dual_clip": 1.1}, "expected > 1 [+] clip_high = 1.2"),
+        ({"objective": "cispo", "dual_clip": 3.0}, "has no effect on objective=cispo"),
+        ({"objective": "sapo"}, "set clip_low=null"),
+        ({"objective": "sapo", "clip_low": None, "clip_high": None, "dual_clip": 3.0}, "set dual_clip=null"),
+        ({"kl_coefficient": -0.1}, "kl_coefficient=-0.1"),
+        ({"kl_estimator": "k4"}, "kl_estimator='k4'"),
+        ({"kl_in": "value"}, "kl_in='value'"),
+        ({"kl_coefficient": 0.1, "kl_estimator": "k1"}, "expected gradient is zero"),
+        ({"kl_coefficient": 0.1, "kl_estimator": "k3_corrected", "kl_in": "reward"}, "a reward has none"),
+        ({"entropy_coefficient": -1.0}, "entropy_coefficient"),
+        ({"importance_cap": 0.0}, "importance_cap"),
+        ({"updates_per_rollout": 0}, "updates_per_rollout"),
+        ({"dynamic_sampling_rounds": -1}, "dynamic_sampling_rounds"),
+        ({"baseline": "batch_mean", "scale": "batch_std", "dynamic_sampling_rounds": 2}, "carry signal"),
+        ({"silent_groups": "resample"}, "silent_groups='resample'"),
+        ({"silent_groups": "keep"}, "no gradient"),
+        (
+            {"silent_groups": "keep", "kl_coefficient": 0.1, "kl_in": "reward", "kl_estimator": "k1"},
+            "no gradient",
+        ),
+        ({"combine": "normalize_then_sum"}, "only one reward"),
+    ],
+)
+def test_contradictions_and_options_without_effect_are_refused(
+    change: dict[str, object], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        check_algorithm(replace(AlgorithmConfig(), **change), components=1)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"dual_clip": 3.0},
+        {"silent_groups": "keep", "kl_coefficient": 0.1},
+        {"silent_groups": "keep", "entropy_coefficient": 0.1},
+        {"kl_estimator": "k1", "kl_in": "reward", "kl_coefficient": 0.1},
+        {"baseline": "none", "scale": "batch_std"},
+    ],
+)
+def test_useful_mixes_are_accepted(change: dict[str, object]) -> None:
+    check_algorithm(replace(AlgorithmConfig(), **change), components=1)  # type: ignore[arg-type]
+
+
+def test_the_check_needs_no_torch() -> None:
+    code = "import grpo.algorithm, sys; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
