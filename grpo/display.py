@@ -127,7 +127,7 @@ def in_time(seconds: float) -> str:
 def print_headline(console: Console, before: Metrics, after: Metrics) -> None:
     """Held-out results before and after training, a row for each name in either.
 
-    Names are those of `eval/<set>/...` with or without that start. A name with `<name>_low` and `<name>_high`
+    Names as in `grpo.names`, shown without their `eval/`. A name with `<name>_low` and `<name>_high`
     beside it is shown with that interval.
     """
     table = Table(title="held-out problems", title_justify="left")
@@ -138,7 +138,12 @@ def print_headline(console: Console, before: Metrics, after: Metrics) -> None:
         if name.endswith(bounds) and name.removesuffix("_low").removesuffix("_high") in {*before, *after}:
             continue
         change = after[name] - before[name] if name in before and name in after else math.nan
-        table.add_row(Text(name), _with_interval(before, name), _with_interval(after, name), _signed(change))
+        table.add_row(
+            Text(name.removeprefix("eval/")),
+            _with_interval(before, name),
+            _with_interval(after, name),
+            _signed(change),
+        )
     console.print(table)
 
 

@@ -14,8 +14,9 @@ import os
 import platform
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -40,6 +41,24 @@ class RunRecord:
     scorer_versions: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
+@dataclass(frozen=True, slots=True)
+class RunSummary:
+    """What a finished run leaves in summary.json.
+
+    seconds: of all steps. before, after: held-out metrics by name, around the reinforcement phase. reward:
+    mean reward of the last step, None when nothing was scored.
+    """
+
+    steps: int
+    seconds: float
+    before: Mapping[str, float]
+    after: Mapping[str, float]
+    reward: float | None
+
+
+_SUMMARY_FIELDS = tuple(field.name for field in fields(RunSummary))
+
+
 class RunDir:
     """One run's directory. `note` says in a sentence what was found and where the run goes on.
 
@@ -57,13 +76,13 @@ class RunDir:
         """Where `grpo.checkpoint` keeps its folders."""
         return self.path / "checkpoints"
 
-    def summary(self) -> dict[str, Any] | None:
+    def summary(self) -> RunSummary | None:
         """What `mark_finished` wrote, or None while the run is not finished."""
         return read_summary(self.path)
 
-    def mark_finished(self, summary: Mapping[str, object]) -> None:
-        """Writes summary.json (json values, finite numbers): from now on the run is finished."""
-        write_json(self.path / "summary.json", {"finished": _now(), **summary})
+    def mark_finished(self, summary: RunSummary) -> None:
+        """Writes summary.json: from now on the run is finished. Refuses numbers that are not finite."""
+        write_json(self.path / "summary.json", {"finished": _now(), **asdict(summary)})
 
     def close(self) -> None:
         """Gives the lock back; a second call does nothing."""
@@ -151,33 +170,35 @@ def read_manifest(path: Path) -> dict[str, Any] | None:
     return _read_json(path / "manifest.json")
 
 
-def read_summary(path: Path) -> dict[str, Any] | None:
+def read_summary(path: Path) -> RunSummary | None:
     """The summary of a finished run, or None."""
-    return _read_json(path / "summary.json")
+    content = _read_json(path / "summary.json")
+    return None if content is None else RunSummary(**{name: content[name] for name in _SUMMARY_FIELDS})
+
+
+def create_folder(parent: Path, name: str) -> Path:
+    """Makes `parent/name`, or the first free of `name-2`, `name-3`, ...: no other process gets the same."""
+    parent = parent.absolute()
+    parent.mkdir(parents=True, exist_ok=True)
+    for attempt in count(1):
+        path = parent / (name if attempt == 1 else f"{name}-{attempt}")
+        try:
+            path.mkdir()
+        except FileExistsError:
+            continue
+        return path
+    raise AssertionError("count() does not end")
 
 
 def _create(output_dir: Path, record: RunRecord, why: str) -> RunDir:
-    """A new directory, exclusively: a run of the same second and config gets another suffix."""
-    output_dir = output_dir.absolute()
-    output_dir.mkdir(parents=True, exist_ok=True)
-    stem = f"{_file_name(record.label)}-{datetime.now(UTC):%Y%m%d-%H%M%S}-{record.config_hash}"
-    path, attempt = output_dir / stem, 1
-    while not _made(path):
-        attempt += 1
-        path = output_dir / f"{stem}-{attempt}"
+    """A new directory, locked before it gets its manifest: nobody resumes what is only being made."""
+    date = f"{datetime.now(UTC):%Y%m%d-%H%M%S}"
+    path = create_folder(output_dir, f"{_file_name(record.label)}-{date}-{record.config_hash}")
     lock = _lock(path)
     if lock is None:
         raise _held(path)
-    _write_records(path, record)  # only a locked directory ever gets a manifest: nobody resumes it by mistake
+    _write_records(path, record)
     return RunDir(path, f"{path}: new run ({why})", lock=lock)
-
-
-def _made(path: Path) -> bool:
-    try:
-        path.mkdir()
-    except FileExistsError:
-        return False
-    return True
 
 
 def _continue_path(path: Path, record: RunRecord) -> RunDir:

@@ -99,17 +99,18 @@ def test_headline_shows_before_after_change_and_interval() -> None:
     console = _console()
     before = {"accuracy": 0.5, "accuracy_low": 0.4, "accuracy_high": 0.6, "greedy": 0.625, "length": 120.0}
     after = {"accuracy": 0.75, "accuracy_low": 0.7, "accuracy_high": 0.8, "pass@4": 0.875, "length": 100.5}
-    print_headline(console, before, after)
+    named = ({f"eval/heldout/{name}": x for name, x in values.items()} for values in (before, after))
+    print_headline(console, *named)
     cells = {
         line.split("│")[1].strip(): [cell.strip() for cell in line.split("│")[2:5]]
         for line in _text(console).splitlines()
         if line.startswith("│")
     }
     assert cells == {
-        "accuracy": ["0.500 (0.400 to 0.600)", "0.750 (0.700 to 0.800)", "+0.250"],
-        "greedy": ["0.625", "-", "-"],
-        "length": ["120.0", "100.5", "-19.500"],
-        "pass@4": ["-", "0.875", "-"],
+        "heldout/accuracy": ["0.500 (0.400 to 0.600)", "0.750 (0.700 to 0.800)", "+0.250"],
+        "heldout/greedy": ["0.625", "-", "-"],
+        "heldout/length": ["120.0", "100.5", "-19.500"],
+        "heldout/pass@4": ["-", "0.875", "-"],
     }
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from grpo.rundir import (
     RunRecord,
+    RunSummary,
     find_resumable,
     open_job,
     open_run,
@@ -25,6 +26,8 @@ RECORD = RunRecord(
     scorer_versions={"accuracy": "accuracy/1"},
 )
 OTHER = RunRecord(label="verifiable", config_text="seed: 1\n", config_hash="90ab12cd", seed=1)
+
+SUMMARY = RunSummary(60, 90.5, {"eval/heldout/accuracy": 0.5}, {"eval/heldout/accuracy": 0.75}, 1.1)
 
 HOLDER = """
 import sys, time
@@ -95,7 +98,7 @@ def test_never_and_another_config_start_anew(tmp_path: Path) -> None:
 
 def test_a_finished_run_is_not_resumed(tmp_path: Path) -> None:
     with open_run(tmp_path, RECORD) as run:
-        run.mark_finished({"accuracy": 0.5})
+        run.mark_finished(SUMMARY)
     assert read_summary(run.path) is not None
     assert find_resumable(tmp_path, RECORD.config_hash) is None
     with open_run(tmp_path, RECORD) as again:
@@ -139,11 +142,9 @@ def test_resume_by_path(tmp_path: Path) -> None:
     with open_run(tmp_path / "elsewhere", RECORD, resume=str(run.path)) as again:
         assert again.path == run.path
         assert again.resumed
-        again.mark_finished({"accuracy": 1.0})
+        again.mark_finished(SUMMARY)
     with open_run(tmp_path, RECORD, resume=str(run.path)) as finished:
-        summary = finished.summary()
-        assert summary is not None
-        assert summary["accuracy"] == 1.0
+        assert finished.summary() == SUMMARY
 
 
 def test_resume_by_path_refuses_what_is_no_run_of_this_config(tmp_path: Path) -> None:
@@ -169,11 +170,9 @@ def test_a_job_goes_to_one_place_and_is_resumed_then_skipped(tmp_path: Path) -> 
     with open_job(tmp_path, RECORD) as broken:
         assert broken.path == job.path
         assert broken.resumed
-        broken.mark_finished({"accuracy": 0.75})
+        broken.mark_finished(SUMMARY)
     with open_job(tmp_path, RECORD) as finished:
-        summary = finished.summary()
-        assert summary is not None
-        assert summary["accuracy"] == 0.75
+        assert finished.summary() == SUMMARY
         assert "skipped" in finished.note
 
 
@@ -196,10 +195,11 @@ def test_a_label_becomes_a_plain_file_name(tmp_path: Path) -> None:
 def test_a_summary_is_json_or_refused(tmp_path: Path) -> None:
     with open_run(tmp_path, RECORD) as run:
         with pytest.raises(ValueError, match="JSON"):
-            run.mark_finished({"accuracy": float("nan")})
+            run.mark_finished(RunSummary(1, 1.0, {}, {"eval/heldout/accuracy": float("nan")}, None))
         assert run.summary() is None
-        run.mark_finished({"accuracy": 0.1})
-        assert json.loads((run.path / "summary.json").read_text())["accuracy"] == 0.1
+        run.mark_finished(SUMMARY)
+        assert run.summary() == SUMMARY
+        assert json.loads((run.path / "summary.json").read_text())["after"] == SUMMARY.after
         assert sorted(path.name for path in run.path.iterdir()) == [
             ".lock",
             "config.yaml",
