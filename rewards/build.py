@@ -32,13 +32,25 @@ def build_scorer(reward: RewardConfig) -> Composite:
     )
 
 
-def build(node: Mapping[str, Any]) -> Any:
-    """The object that a resolved node with a `_target_` describes, nested nodes first."""
-    problems = list(node_problems(node, str(node.get("_target_", "node"))))
+def build(node: Mapping[str, Any], where: str = "node") -> Any:
+    """The object that a resolved node with a `_target_` describes, nested nodes first.
+
+    Args:
+        node: plain values.
+        where: the node's place in the configuration, for messages.
+
+    Raises:
+        ConfigError: as `build_scorer`.
+    """
+    problems = list(node_problems(node, where))
     if problems:
         raise ConfigError("\n".join(problems))
     settings = {key: value for key, value in node.items() if key != "_target_"}
-    nested = {key: build(inner) for key, value in settings.items() if (inner := _as_node(value)) is not None}
+    nested = {
+        key: build(inner, f"{where}.{key}")
+        for key, value in settings.items()
+        if (inner := _as_node(value)) is not None
+    }
     return locate(node["_target_"])(**settings | nested)
 
 

@@ -24,7 +24,7 @@ from omegaconf.errors import OmegaConfBaseException
 from rewards.config_source import register_mixes
 from rewards.errors import ConfigError, RewardError
 from rewards.options import option, problems_of
-from rewards.overrides import CONF, VERSION_BASE, alternatives, compose_checked
+from rewards.overrides import CONF, SCORER_CONFIG, VERSION_BASE, alternatives, compose_checked
 
 S = TypeVar("S")
 REFUSED = 2
@@ -93,12 +93,14 @@ class Program(Generic[S]):
         return self.typed(compose_checked(self.config_name, self.schema, overrides))
 
     def register(self) -> None:
-        """Tells Hydra of the schema and of `reward=a+b`; calling it again changes nothing."""
-        ConfigStore.instance().store(name=f"{self.config_name}_schema", node=self.schema)
+        """Tells Hydra of the schemas and of `reward=a+b`; calling it again changes nothing."""
+        store = ConfigStore.instance()
+        store.store(name=f"{SCORER_CONFIG}_schema", node=ScorerConfig)
+        store.store(name=f"{self.config_name}_schema", node=self.schema)
         register_mixes()
 
 
-SCORER = Program("scorer", ScorerConfig)
+SCORER = Program(SCORER_CONFIG, ScorerConfig)
 
 
 def hydra_entry(program: Program[S]) -> Callable[[Callable[[S], None]], Callable[[], None]]:

@@ -28,6 +28,8 @@ from rewards.options import in_words, suggest
 CONF = "conf"
 VERSION_BASE = "1.3"
 SEARCH_PATH = "hydra.searchpath"
+SCORER_CONFIG = "scorer"
+"""The smallest configuration with a reward: quick to compose for one reward alone."""
 REFUSALS = (HydraException, OmegaConfBaseException)
 _one_at_a_time = threading.RLock()
 """Hydra composes through process-wide singletons."""
@@ -50,7 +52,7 @@ def compose_checked(config_name: str, schema: type, overrides: Sequence[str]) ->
         _parse(overrides, loader)
         try:
             config = compose(config_name, list(overrides))
-            clashes = list(_clashes(config_name, overrides, loader))
+            clashes = list(_clashes(overrides, loader))
         except REFUSALS as error:
             raise ConfigError("\n".join(_diagnose(config_name, schema, overrides, error))) from error
     if clashes:
@@ -165,7 +167,7 @@ def _needs_multirun(override: Override) -> str:
     return f"{override.input_line}: several values are a multirun (add -m); a list is written {key}=[a,b]"
 
 
-def _clashes(config_name: str, overrides: Sequence[str], loader: ConfigLoader) -> Iterator[str]:
+def _clashes(overrides: Sequence[str], loader: ConfigLoader) -> Iterator[str]:
     """Two rewards of a mix that name a component alike: the later would silently replace the earlier."""
     parsed = _parse(overrides, loader)
     search_path = _search_path(parsed)
@@ -178,7 +180,7 @@ def _clashes(config_name: str, overrides: Sequence[str], loader: ConfigLoader) -
             return
         owner: dict[str, str] = {}
         for part in parts if len(parts) > 1 else ():
-            for component in compose(config_name, [*search_path, f"{GROUP}={part}"]).reward.components:
+            for component in compose(SCORER_CONFIG, [*search_path, f"{GROUP}={part}"]).reward.components:
                 if component in owner:
                     both = f"{owner[component]} and {part} both have a component '{component}'"
                     yield f"{override.input_line}: {both}; choose one of them"

@@ -1,0 +1,137 @@
+"""The checks across settings of training, the hash of a run, and that a refusal needs no torch."""
+
+import subprocess
+import sys
+
+import pytest
+
+from grpo.config import TRAIN, config_hash
+from rewards.errors import ConfigError
+
+HUB = ["model=hub", "model.name=some/model"]
+
+
+def refusal(*overrides: str) -> list[str]:
+    with pytest.raises(ConfigError) as caught:
+        TRAIN.load(overrides)
+    return str(caught.value).splitlines()
+
+
+@pytest.mark.parametrize(
+    ("overrides", "start", "remedy"),
+    [
+        (["rollout.group_size=1"], "rollout.group_size=1: expected >= 2", "because"),
+        (["rollout.prompts_per_step=0"], "rollout.prompts_per_step=0: expected", ">= 1"),
+        (
+            ["rollout.prompts_per_step=5000"],
+            "rollout.prompts_per_step=5000: expected at most",
+            "train_size=4000",
+        ),
+        (["rollout.temperature=0"], "rollout.temperature=0.0: expected", "> 0"),
+        (["optim.schedule=cosin"], "optim.schedule=cosin: expected one of", "did you mean 'cosine'?"),
+        (["optim.warmup_steps=80"], "optim.warmup_steps=80: expected fewer than steps=80", "peak"),
+        (["optim.learning_rate=nan"], "optim.learning_rate=nan: expected a finite number", "> 0"),
+        (["max_failed_share=1.5"], "max_failed_share=1.5: expected", "<= 1"),
+        (["device=gpu"], "device=gpu: expected auto, cpu, cuda or cuda:N", ""),
+        (["device=cpu:1"], "device=cpu:1: expected auto, cpu, cuda or cuda:N", ""),
+        (["label='a b'"], "label='a b': expected letters", "folder"),
+        (["label=''"], "label='': expected letters", "folder"),
+        (["model=hub"], "model.name: a value is needed", "give model.name="),
+        (["model.name=x"], "model.name=x: the tiny model is made on the spot", "use model=hub"),
+        (["model.layers=null"], "model.layers=null: expected a number", "model=tiny"),
+        (["model.heads=5"], "model.hidden_size=128: expected a multiple of twice model.heads=5", ""),
+        ([*HUB, "model.layers=3"], "model.layers=3: a hub model has its own shape", "leave it out"),
+        (["data.path=x"], "data.path=x: sums are made on the spot", "use data=jsonl"),
+        (["data.max_operand=null"], "data.max_operand=null: expected a number", ""),
+        (["data.train_size=null"], "data.train_size=null: expected a number", ""),
+        (["data=gsm8k"], "coldstart.steps=400: data=gsm8k has no worked thoughts", "use model=hub"),
+        (
+            [*HUB, "data=gsm8k", "data.slip_rate=0.1"],
+            "data.slip_rate=0.1: only data=arithmetic has it",
+            "null",
+        ),
+        ([*HUB, "data=jsonl"], "data.path: a value is needed", "give data.path="),
+        ([*HUB, "data=jsonl", "data.path=null"], "data.path: data=jsonl needs a file", "data.path=problems"),
+        (
+            ["algorithm.baseline=group_men"],
+            "baseline='group_men': expected one of",
+            "did you mean 'group_mean'?",
+        ),
+        (
+            ["format.mode=maybe"],
+            "format.mode=maybe: expected one of required, optional",
+            "",
+        ),
+        (["format.think_close=null"], "format.think_close=None: expected str", ""),
+        (
+            ["reward.components.format.gate=acc"],
+            "reward.components.format.gate=acc: expected the name",
+            "accuracy",
+        ),
+    ],
+)
+def test_settings_that_cannot_be_kept_are_refused_with_the_remedy(
+    overrides: list[str], start: str, remedy: str
+) -> None:
+    lines = refusal(*overrides)
+    assert len(lines) == 1
+    assert lines[0].startswith(start)
+    assert remedy in lines[0]
+
+
+def test_several_conflicts_are_told_at_once() -> None:
+    lines = refusal("rollout.group_size=1", "device=gpu", "data.path=x")
+    assert [line.split("=")[0] for line in lines] == ["data.path", "rollout.group_size", "device"]
+
+
+def test_devices_that_exist_are_taken() -> None:
+    for device in ("auto", "cpu", "cuda", "cuda:3"):
+        assert TRAIN.load([f"device={device}"]).device == device
+
+
+def test_the_hash_is_of_what_is_computed() -> None:
+    first = config_hash(TRAIN.load())
+    assert len(first) == 12
+    same = [
+        "resume=never",
+        "output_dir=elsewhere",
+        "dry_run=true",
+        "log.completions=5",
+        "reward=format+verifiable",
+    ]
+    assert config_hash(TRAIN.load(same)) == first
+    for other in (
+        "seed=1",
+        "steps=81",
+        "reward=verifiable",
+        "reward.components.format.weight=0.1",
+        "algorithm=dapo",
+    ):
+        assert config_hash(TRAIN.load([other])) != first
+
+
+def test_the_hash_is_the_same_in_another_process() -> None:
+    code = "from grpo.config import TRAIN, config_hash; print(config_hash(TRAIN.load(['seed=5'])))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == config_hash(TRAIN.load(["seed=5"]))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["reward=verifable"], "error: reward=verifable: no such reward"),
+        (["rollout.grup_size=4"], "did you mean 'rollout.group_size'?"),
+        (["-m", "seed=0,1", "steps=many"], "error: steps=many: expected int"),
+    ],
+)
+def test_a_refused_training_loads_no_torch(arguments: list[str], expected: str) -> None:
+    # A None in sys.modules makes any import of torch fail.
+    code = (
+        "import sys, runpy; sys.modules['torch'] = None; runpy.run_module('grpo.train', run_name='__main__')"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert expected in done.stderr
+    assert "Traceback" not in done.stderr
