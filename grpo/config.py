@@ -149,8 +149,8 @@ def check(config: TrainConfig) -> None:
     ]
     if problems:
         raise ConfigError("\n".join(problems))
+    build(config.format, "format")
     check_reward(config.reward)
-    build(config.format)
     check_algorithm(config.algorithm, components=len(config.reward.components))
 
 
@@ -161,6 +161,13 @@ def config_hash(config: TrainConfig) -> str:
     """12 hexadecimal digits that name what a run computes: equal for equal settings in any order."""
     facts = {key: value for key, value in asdict(config).items() if key not in HASH_LEFT_OUT}
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def cold_start_hash(config: TrainConfig) -> str:
+    """The same for what a cold start is made from: equal over rewards, algorithms and lengths of a run."""
+    facts = asdict(config)
+    own = {key: facts[key] for key in ("seed", "model", "coldstart", "data", "format")}
+    return hashlib.sha256(json.dumps(own, sort_keys=True).encode()).hexdigest()[:12]
 
 
 def to_yaml(config: TrainConfig) -> str:
