@@ -80,6 +80,10 @@ def outcome_advantages(
 
     Raises:
         ValueError: for a wrong shape or an infinite reward.
+
+    >>> rewards = torch.tensor([[1.0, 0.0, 0.0, 0.0], [0.7, 0.7, 0.7, float("nan")]])
+    >>> outcome_advantages(rewards, AdvantageSettings(scale="none")).values.tolist()
+    [[0.75, -0.25, -0.25, -0.25], [0.0, 0.0, 0.0, 0.0]]
     """
     parts, scored = _checked(rewards, valid)
     weight = torch.ones(parts.shape[2], dtype=torch.float64, device=parts.device)

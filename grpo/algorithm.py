@@ -9,10 +9,10 @@ One yaml a published algorithm lies in conf/algorithm.
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass
 
 from rewards.errors import ConfigError
+from rewards.options import option, suggest
 
 GROUP_BASELINES = ("group_mean", "leave_one_out")
 BASELINES = (*GROUP_BASELINES, "batch_mean", "none")
@@ -29,35 +29,33 @@ SILENT_GROUPS = ("drop", "keep")
 
 @dataclass
 class AlgorithmConfig:
-    """The schema of conf/algorithm/*.yaml; every key is explained there."""
+    """The schema of conf/algorithm/*.yaml; every key is explained there and has its value there."""
 
-    baseline: str = "group_mean"
-    scale: str = "group_std"
-    combine: str = "sum_then_normalize"
-    ratio: str = "token"
-    objective: str = "clip"
-    clip_low: float | None = 0.2
-    clip_high: float | None = 0.2
-    dual_clip: float | None = None
-    aggregation: str = "sequence_mean"
-    kl_coefficient: float = 0.0
-    kl_estimator: str = "k3"
-    kl_in: str = "loss"
-    entropy_coefficient: float = 0.0
-    importance_cap: float | None = None
-    updates_per_rollout: int = 1
-    mask_truncated: bool = False
-    silent_groups: str = "drop"
-    dynamic_sampling_rounds: int = 0
+    baseline: str = option(*BASELINES)
+    scale: str = option(*SCALES)
+    combine: str = option(*COMBINES)
+    ratio: str = option(*RATIOS)
+    objective: str = option(*OBJECTIVES)
+    clip_low: float | None = option(above=0, at_most=1)
+    clip_high: float | None = option(above=0)
+    dual_clip: float | None = option(above=1)
+    aggregation: str = option(*AGGREGATIONS)
+    kl_coefficient: float = option(at_least=0)
+    kl_estimator: str = option(*KL_ESTIMATORS)
+    kl_in: str = option(*KL_PLACES)
+    entropy_coefficient: float = option(at_least=0)
+    importance_cap: float | None = option(above=0)
+    updates_per_rollout: int = option(at_least=1)
+    mask_truncated: bool = option()
+    silent_groups: str = option(*SILENT_GROUPS)
+    dynamic_sampling_rounds: int = option(at_least=0)
 
 
-def check_name(option: str, value: str, known: tuple[str, ...]) -> None:
+def check_name(name: str, value: str, known: tuple[str, ...]) -> None:
     """Raises ConfigError, naming the nearest valid value, unless `value` is one of `known`."""
     if value in known:
         return
-    near = difflib.get_close_matches(value, known, n=1)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
-    raise ConfigError(f"{option}={value!r}: expected one of {', '.join(known)}{hint}")
+    raise ConfigError(f"{name}={value}: expected one of {', '.join(known)}{suggest(value, known)}")
 
 
 def require(holds: bool, message: str) -> None:
@@ -130,7 +128,7 @@ def check_advantage(baseline: str, scale: str, combine: str) -> None:
 
 
 def check_algorithm(algorithm: AlgorithmConfig, components: int | None = None) -> None:
-    """Refuses settings that are unknown, out of range, contradict each other or would have no effect.
+    """Refuses settings that contradict each other or would have no effect.
 
     Args:
         algorithm: the settings of one conf/algorithm/*.yaml with the overrides applied.
@@ -140,35 +138,31 @@ def check_algorithm(algorithm: AlgorithmConfig, components: int | None = None) -
         ConfigError: naming the option, what was expected and the remedy.
     """
     a = algorithm
-    check_advantage(a.baseline, a.scale, a.combine)
-    check_name("ratio", a.ratio, RATIOS)
-    check_objective(a.objective, a.clip_low, a.clip_high, a.dual_clip)
-    check_name("aggregation", a.aggregation, AGGREGATIONS)
-    check_kl(a.kl_coefficient, a.kl_estimator, a.kl_in)
-    require(a.entropy_coefficient >= 0, f"entropy_coefficient={a.entropy_coefficient}: expected >= 0")
-    require(
-        a.importance_cap is None or a.importance_cap > 0,
-        f"importance_cap={a.importance_cap}: expected > 0 (2 is usual), or null for no correction",
-    )
-    require(a.updates_per_rollout >= 1, f"updates_per_rollout={a.updates_per_rollout}: expected >= 1")
-    require(
-        a.dynamic_sampling_rounds >= 0, f"dynamic_sampling_rounds={a.dynamic_sampling_rounds}: expected >= 0"
-    )
+    try:
+        check_advantage(a.baseline, a.scale, a.combine)
+        check_objective(a.objective, a.clip_low, a.clip_high, a.dual_clip)
+        check_kl(a.kl_coefficient, a.kl_estimator, a.kl_in)
+        _check_sampling(a)
+        require(
+            components != 1 or a.combine != "normalize_then_sum",
+            "combine=normalize_then_sum: there is only one reward to normalise; "
+            "use combine=sum_then_normalize or add a reward, e.g. reward=verifiable+format",
+        )
+    except ConfigError as error:
+        raise ConfigError(f"algorithm.{error}") from error
+
+
+def _check_sampling(a: AlgorithmConfig) -> None:
+    """Refuses treatments of groups without signal that do not fit the rest."""
     require(
         a.dynamic_sampling_rounds == 0 or a.baseline in GROUP_BASELINES,
         f"dynamic_sampling_rounds={a.dynamic_sampling_rounds} with baseline={a.baseline}: groups of equal "
         "rewards carry signal here and must not be resampled; "
         "set dynamic_sampling_rounds=0 or baseline=group_mean",
     )
-    check_name("silent_groups", a.silent_groups, SILENT_GROUPS)
     pulled = (a.kl_coefficient > 0 and a.kl_in == "loss") or a.entropy_coefficient > 0
     require(
         a.silent_groups == "drop" or pulled,
         "silent_groups=keep: without a KL or entropy term in the loss such groups have no gradient; "
         "set silent_groups=drop",
-    )
-    require(
-        components != 1 or a.combine != "normalize_then_sum",
-        "combine=normalize_then_sum: there is only one reward to normalise; "
-        "use combine=sum_then_normalize or add a reward, e.g. reward=verifiable+format",
     )

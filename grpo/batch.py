@@ -70,6 +70,10 @@ def row_weights(
         aggregation: one of the names above.
         max_length: the completion limit in tokens, used by `constant`.
         totals: of the whole optimiser step, summed over ranks; taken before rows without signal are dropped.
+
+    >>> lengths, prompts = torch.tensor([2, 4]), torch.tensor([0, 1])
+    >>> row_weights(lengths, prompts, "sequence_mean", 8, step_totals(lengths, prompts)).tolist()
+    [0.25, 0.125]
     """
     check_name("aggregation", aggregation, AGGREGATIONS)
     n = lengths.double()

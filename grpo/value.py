@@ -47,6 +47,10 @@ def gae(rewards: Tensor, values: Tensor, mask: Tensor, gamma: float, lam: float)
         mask: (B, T) bool, True on the first n_i tokens of a row.
         gamma: discount, in [0, 1].
         lam: weight of longer returns, in [0, 1].
+
+    >>> mask = torch.ones(1, 2, dtype=torch.bool)
+    >>> gae(torch.tensor([[0.0, 1.0]]), torch.tensor([[0.5, 0.25]]), mask, gamma=1.0, lam=1.0)
+    (tensor([[0.5000, 0.7500]]), tensor([[1., 1.]]))
     """
     if not (0 <= gamma <= 1 and 0 <= lam <= 1):
         raise ConfigError(f"gamma={gamma} lam={lam}: expected both in [0, 1]")

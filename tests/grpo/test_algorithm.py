@@ -15,8 +15,10 @@ from grpo.advantage import advantage_settings
 from grpo.algorithm import AlgorithmConfig, check_algorithm
 from grpo.loss import loss_settings
 from rewards.errors import ConfigError
+from rewards.options import problems_of
 
 FILES = sorted((Path(conf.__file__).parent / "algorithm").glob("*.yaml"))
+GRPO = next(path for path in FILES if path.stem == "grpo")
 NAMES = [field.name for field in fields(AlgorithmConfig)]
 
 
@@ -49,12 +51,10 @@ def test_the_named_algorithms_are_there_and_differ() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"baseline": "groupmean"}, "did you mean 'group_mean'"),
-        ({"scale": "std"}, "scale='std'"),
-        ({"combine": "sum"}, "combine='sum'"),
-        ({"ratio": "tokens"}, "did you mean 'token'"),
+        ({"baseline": "groupmean"}, "algorithm.baseline=groupmean: .* did you mean 'group_mean'"),
+        ({"scale": "std"}, "scale=std"),
+        ({"combine": "sum"}, "combine=sum"),
         ({"objective": "clipped"}, "did you mean 'clip'"),
-        ({"aggregation": "mean"}, "aggregation='mean'"),
         ({"baseline": "none"}, "zero spread"),
         ({"baseline": "batch_mean"}, "zero spread"),
         ({"clip_low": None}, "needs both"),
@@ -65,16 +65,11 @@ def test_the_named_algorithms_are_there_and_differ() -> None:
         ({"objective": "sapo"}, "set clip_low=null"),
         ({"objective": "sapo", "clip_low": None, "clip_high": None, "dual_clip": 3.0}, "set dual_clip=null"),
         ({"kl_coefficient": -0.1}, "kl_coefficient=-0.1"),
-        ({"kl_estimator": "k4"}, "kl_estimator='k4'"),
-        ({"kl_in": "value"}, "kl_in='value'"),
+        ({"kl_estimator": "k4"}, "kl_estimator=k4"),
+        ({"kl_in": "value"}, "kl_in=value"),
         ({"kl_coefficient": 0.1, "kl_estimator": "k1"}, "expected gradient is zero"),
         ({"kl_coefficient": 0.1, "kl_estimator": "k3_corrected", "kl_in": "reward"}, "a reward has none"),
-        ({"entropy_coefficient": -1.0}, "entropy_coefficient"),
-        ({"importance_cap": 0.0}, "importance_cap"),
-        ({"updates_per_rollout": 0}, "updates_per_rollout"),
-        ({"dynamic_sampling_rounds": -1}, "dynamic_sampling_rounds"),
         ({"baseline": "batch_mean", "scale": "batch_std", "dynamic_sampling_rounds": 2}, "carry signal"),
-        ({"silent_groups": "resample"}, "silent_groups='resample'"),
         ({"silent_groups": "keep"}, "no gradient"),
         (
             {"silent_groups": "keep", "kl_coefficient": 0.1, "kl_in": "reward", "kl_estimator": "k1"},
@@ -87,7 +82,7 @@ def test_contradictions_and_options_without_effect_are_refused(
     change: dict[str, object], message: str
 ) -> None:
     with pytest.raises(ConfigError, match=message):
-        check_algorithm(replace(AlgorithmConfig(), **change), components=1)  # type: ignore[arg-type]
+        check_algorithm(replace(load(GRPO), **change), components=1)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -101,7 +96,25 @@ def test_contradictions_and_options_without_effect_are_refused(
     ],
 )
 def test_useful_mixes_are_accepted(change: dict[str, object]) -> None:
-    check_algorithm(replace(AlgorithmConfig(), **change), components=1)  # type: ignore[arg-type]
+    check_algorithm(replace(load(GRPO), **change), components=1)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("ratio", "tokens", "did you mean 'token'"),
+        ("aggregation", "mean", "expected one of sequence_mean"),
+        ("silent_groups", "resample", "expected one of drop, keep"),
+        ("entropy_coefficient", -1.0, "expected a finite number >= 0"),
+        ("importance_cap", 0.0, "expected a finite number > 0"),
+        ("updates_per_rollout", 0, "expected a finite number >= 1"),
+        ("dynamic_sampling_rounds", -1, "expected a finite number >= 0"),
+    ],
+)
+def test_values_out_of_range_are_named(option: str, value: object, message: str) -> None:
+    (problem,) = problems_of(replace(load(GRPO), **{option: value}), "algorithm.")
+    assert problem.startswith(f"algorithm.{option}={value}: ")
+    assert message in problem
 
 
 def test_the_check_needs_no_torch() -> None:

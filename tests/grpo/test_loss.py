@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import reference
 import torch
+import yaml
 from torch import Tensor
 
+import conf
 from grpo.advantage import AdvantageSettings, outcome_advantages
 from grpo.algorithm import AlgorithmConfig
 from grpo.batch import row_weights, step_totals
@@ -600,7 +603,11 @@ def test_kl_in_the_reward_changes_the_advantages_as_worked() -> None:
 
 
 def test_settings_come_from_the_algorithm() -> None:
-    algorithm = AlgorithmConfig(ratio="sequence", kl_coefficient=0.1, kl_estimator="k2", dual_clip=3.0)
+    plain = AlgorithmConfig(
+        **yaml.safe_load((Path(conf.__file__).parent / "algorithm/grpo.yaml").read_text())
+    )
+    assert loss_settings(plain) == LossSettings()
+    algorithm = replace(plain, ratio="sequence", kl_coefficient=0.1, kl_estimator="k2", dual_clip=3.0)
     assert loss_settings(algorithm) == LossSettings(
         ratio="sequence", kl_coefficient=0.1, kl_estimator="k2", dual_clip=3.0
     )
