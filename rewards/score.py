@@ -180,9 +180,8 @@ def _say_summary(console: Console, config: ScoreConfig, tally: Tally, new_lines:
     if new_lines == 0 and tally.lines():
         headline = f"{config.output}: finished already, {tally.lines():,} lines, nothing scored again"
     else:
-        title = (
-            f"{new_lines:,} lines scored in {seconds:.1f} s ({new_lines / max(seconds, 1e-9):,.0f} outputs/s)"
-        )
+        rate = new_lines / max(seconds, 1e-9)
+        headline = f"{new_lines:,} lines scored in {seconds:.1f} s ({rate:,.0f} outputs/s)"
     _say(console, headline)
     console.print(summary_table(tally))
     for fault in tally.faults:
