@@ -260,7 +260,7 @@ def _sizes(folder: Path) -> dict[str, int]:
 def _remove_leftovers(directory: Path) -> list[Path]:
     leftovers = sorted([*directory.glob(".writing-step_*"), *directory.glob(".deleting-step_*")])
     for path in leftovers:
-        shutil.rmtree(path)
+        shutil.rmtree(path, ignore_errors=True)  # another rank may be removing it too
     return leftovers
 
 

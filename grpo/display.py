@@ -127,7 +127,7 @@ def in_time(seconds: float) -> str:
 def print_headline(console: Console, before: Metrics, after: Metrics) -> None:
     """Held-out results before and after training, a row for each name in either.
 
-    Names as in `grpo.names`, shown without their `eval/`. A name with `<name>_low` and `<name>_high`
+    Only names that begin with `eval/` are shown, without it. A name with `<name>_low` and `<name>_high`
     beside it is shown with that interval.
     """
     table = Table(title="held-out problems", title_justify="left")
@@ -135,6 +135,8 @@ def print_headline(console: Console, before: Metrics, after: Metrics) -> None:
         table.add_column(heading, justify="left" if not heading else "right")
     bounds = ("_low", "_high")
     for name in dict.fromkeys([*before, *after]):
+        if not name.startswith("eval/"):
+            continue
         if name.endswith(bounds) and name.removesuffix("_low").removesuffix("_high") in {*before, *after}:
             continue
         change = after[name] - before[name] if name in before and name in after else math.nan

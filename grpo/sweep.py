@@ -16,10 +16,9 @@ from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from hydra.core.hydra_config import HydraConfig
 from hydra.core.utils import JobReturn, JobStatus
 from hydra.experimental.callback import Callback
-from hydra.types import RunMode, TaskFunction
+from hydra.types import TaskFunction
 from omegaconf import DictConfig
 from rich.console import Console
 from rich.table import Table
@@ -114,11 +113,6 @@ class SweepTable(Callback):
             console.width = _PLAIN_WIDTH
         print_rows(console, rows, common)
         console.print(Text(f"also in {folder / 'table.md'}"), soft_wrap=True)
-
-
-def in_multirun() -> bool:
-    """Whether Hydra runs this process as a job of a multirun: its directory is then `rundir.open_job`'s."""
-    return HydraConfig.initialized() and HydraConfig.get().mode == RunMode.MULTIRUN
 
 
 def report_job(run: RunDir) -> None:

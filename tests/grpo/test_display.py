@@ -100,7 +100,7 @@ def test_headline_shows_before_after_change_and_interval() -> None:
     before = {"accuracy": 0.5, "accuracy_low": 0.4, "accuracy_high": 0.6, "greedy": 0.625, "length": 120.0}
     after = {"accuracy": 0.75, "accuracy_low": 0.7, "accuracy_high": 0.8, "pass@4": 0.875, "length": 100.5}
     named = ({f"eval/heldout/{name}": x for name, x in values.items()} for values in (before, after))
-    print_headline(console, *named)
+    print_headline(console, *({**values, "timing_s/eval": 3.0} for values in named))
     cells = {
         line.split("│")[1].strip(): [cell.strip() for cell in line.split("│")[2:5]]
         for line in _text(console).splitlines()

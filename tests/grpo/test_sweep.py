@@ -22,10 +22,12 @@ import hashlib
 from pathlib import Path
 
 import hydra
+from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from grpo.rundir import RunRecord, RunSummary, open_job, open_run
-from grpo.sweep import in_multirun, report_job
+from grpo.sweep import report_job
 
 
 @hydra.main(version_base="1.3", config_path=".", config_name="app")
@@ -33,7 +35,7 @@ def main(config: DictConfig) -> None:
     text = OmegaConf.to_yaml(config)
     record = RunRecord("job", text, hashlib.sha256(text.encode()).hexdigest()[:8], config.seed)
     out = Path(config.output_dir)
-    with (open_job(out, record) if in_multirun() else open_run(out, record)) as run:
+    with (open_job(out, record) if HydraConfig.get().mode is RunMode.MULTIRUN else open_run(out, record)) as run:
         report_job(run)
         print(run.note)
         if run.summary() is not None:
