@@ -95,9 +95,9 @@ def write_thought(operands: Sequence[int], slip_rate: float, rng: random.Random)
 
     The columns are added from the units up, each as one equation of digits, with the carry that came in as
     last summand; a carry going out is noted after it. The teacher slips in two ways, both of which make the
-    equation itself false, so that a checker of single steps can find them: a carry that came in is written and
-    left out of the result, and the leading carry of the last column is dropped. Shorter numbers are filled with
-    zeros, so that every column looks alike.
+    equation itself false, so that a checker of single steps can find them: a carry that came in is written
+    and left out of the result, and the leading carry of the last column is dropped. Shorter numbers are
+    filled with zeros, so that every column looks alike.
 
     >>> write_thought((37, 45), 0.0, random.Random(0))
     ('7+5=12,c1;3+4+1=8', '82')

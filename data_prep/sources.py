@@ -5,15 +5,12 @@ Knows how to open them; does not know what the rows mean.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import cast
 
 from rewards.errors import DataError
 from rewards.io import iter_jsonl
-
-if TYPE_CHECKING:
-    from datasets import Dataset
 
 FILE_SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".json.gz", ".parquet")
 
@@ -41,7 +38,7 @@ def iter_rows(source: str, subset: str | None, split: str) -> Iterator[tuple[str
         yield f"{source} {split}, row {number}", row
 
 
-def _load(source: str, subset: str | None, split: str) -> Dataset:
+def _load(source: str, subset: str | None, split: str) -> Iterable[Mapping[str, object]]:
     # Imported here because it takes seconds, and neither arithmetic nor a local file needs it.
     from datasets import Dataset, load_dataset
 
@@ -55,4 +52,4 @@ def _load(source: str, subset: str | None, split: str) -> Dataset:
         ) from error
     if not isinstance(loaded, Dataset):
         raise DataError(f"source={source}: expected one split of a dataset, got {type(loaded).__name__}")
-    return loaded
+    return cast(Iterable[Mapping[str, object]], loaded)

@@ -108,7 +108,7 @@ def test_a_slip_shows_in_a_false_equation_and_in_the_answer() -> None:
         carries = (first % 10 + second % 10 >= 10) + (first + second >= 100)
         right += not false_equation
         expected += 0.7**carries
-    # a sum of 3000 coins of probability 0.7 ** carries: three standard deviations are below 0.5 * 3 * sqrt(3000)
+    # 3000 coins of probability 0.7 ** carries: three standard deviations are below 3 * 0.5 * sqrt(3000)
     assert right == pytest.approx(expected, abs=82)
 
 

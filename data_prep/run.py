@@ -1,0 +1,135 @@
+"""Turns a public set, or sums made on the spot, into the Problem jsonl that the other commands read.
+
+    python -m data_prep.run dataset=gsm8k output=gsm8k_train.jsonl
+    python -m data_prep.run dataset=math source=math500.jsonl output=math500.jsonl
+    python -m data_prep.run dataset=jsonl source=mine.jsonl fields.prompt=q fields.gold=a output=ours.jsonl
+    python -m data_prep.run dataset=arithmetic output=sums        # a folder: train, eval and coldstart .jsonl
+
+One line per problem: {"id", "prompt", "gold": text or list of texts, "answer_type", "source", "meta"}. Beside
+the file lies FILE.meta.json with the settings and the counts. Files are written under a temporary name and
+renamed: the whole file or none. Knows files and what is printed; the rest is in the modules it calls.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any, cast
+
+from rich.console import Console
+from rich.table import Table
+
+from data_prep.arithmetic import ArithmeticSettings, build
+from data_prep.config import DataPrepConfig, check
+from data_prep.layouts import LAYOUTS, GoldField, GoldStyle, Layout
+from data_prep.prepare import Drop, Prepared, prepare
+from data_prep.sources import iter_rows
+from rewards.config import Program, hydra_entry
+from rewards.errors import ConfigError, DataError
+from rewards.io import write_problems
+from rewards.types import AnswerType, Problem
+
+SHOWN_DROPS = 5
+"""How many dropped rows are printed for each reason; the rest is counted."""
+
+PROGRAM = Program(config_name="data_prep", schema=DataPrepConfig, check=check)
+
+
+@hydra_entry(PROGRAM)
+def main(config: DataPrepConfig) -> None:
+    """The command."""
+    run(config, Console())
+
+
+def run(config: DataPrepConfig, console: Console) -> None:
+    """Prepares one dataset and writes it; prints what became of the rows.
+
+    Raises:
+        ConfigError: the output is a folder where a file is needed, or the other way round; impossible sizes.
+        DataError: the source cannot be read, has another layout, or no row of it can be used.
+    """
+    output = Path(config.output).expanduser()
+    if config.dataset == "arithmetic":
+        _write_arithmetic(config, output, console)
+    else:
+        _write_prepared(config, output, console)
+
+
+def layout_of(config: DataPrepConfig) -> Layout:
+    """The layout that the settings name or, for dataset=jsonl, describe."""
+    layout = LAYOUTS.get(config.dataset) or Layout(
+        name=Path(str(config.source)).name.split(".")[0],
+        prompt=tuple(config.fields.prompt.split("+")),
+        gold=(GoldField(config.fields.gold, cast(GoldStyle, config.fields.gold_style)),),
+        id=config.fields.id,
+    )
+    if config.answer_type is None:
+        return layout
+    return replace(layout, answer_type=cast(AnswerType, config.answer_type))
+
+
+def write_with_facts(path: Path, problems: Sequence[Problem], facts: Mapping[str, Any]) -> None:
+    """Writes the problems to path, and the facts to PATH.meta.json; neither is ever there half."""
+    write_problems(path, problems)
+    meta = path.with_name(f"{path.name}.meta.json")
+    beside = meta.with_name(f".{meta.name}.{os.getpid()}.tmp")
+    beside.write_text(json.dumps(facts, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    beside.replace(meta)
+
+
+def _write_prepared(config: DataPrepConfig, output: Path, console: Console) -> None:
+    if output.is_dir():
+        raise ConfigError(f"output={output}: is a folder; dataset={config.dataset} writes one file")
+    layout = layout_of(config)
+    source = config.source or str(layout.hub)
+    subset = config.subset or (layout.subset if source == layout.hub else None)
+    prepared = prepare(iter_rows(source, subset, config.split), layout, config.limit)
+    _print_prepared(prepared, source, console)
+    if not prepared.problems:
+        raise DataError(f"source={source}: none of its {prepared.rows} rows can be used; nothing was written")
+    facts = {
+        "settings": asdict(config) | {"source": source, "subset": subset},
+        "rows": prepared.rows,
+        "problems": len(prepared.problems),
+        "dropped": prepared.drop_counts(),
+    }
+    write_with_facts(output, prepared.problems, facts)
+    console.print(f"wrote {len(prepared.problems)} problems to {output}")
+
+
+def _write_arithmetic(config: DataPrepConfig, output: Path, console: Console) -> None:
+    if output.is_file():
+        raise ConfigError(f"output={output}: is a file; dataset=arithmetic writes a folder of three files")
+    splits = build(ArithmeticSettings(seed=config.seed, **asdict(config.arithmetic)))
+    table = Table("file", "problems", "first", "gold", title="arithmetic")
+    for name, problems in (
+        ("train", splits.train),
+        ("eval", splits.evaluation),
+        ("coldstart", splits.coldstart),
+    ):
+        path = output / f"{name}.jsonl"
+        write_with_facts(path, problems, {"settings": asdict(config), "problems": len(problems)})
+        first = [problems[0].prompt, *problems[0].gold] if problems else []
+        table.add_row(str(path), str(len(problems)), *first)
+    console.print(table)
+
+
+def _print_prepared(prepared: Prepared, source: str, console: Console) -> None:
+    table = Table("rows", "count", "which", title=f"{source}: {prepared.rows} rows")
+    table.add_row("kept", str(len(prepared.problems)), "")
+    for reason, count in prepared.drop_counts().items():
+        shown = [drop for drop in prepared.drops if drop.reason is reason][:SHOWN_DROPS]
+        rest = [] if count <= SHOWN_DROPS else [f"and {count - SHOWN_DROPS} more"]
+        table.add_row(f"dropped: {reason}", str(count), "\n".join([*map(_describe, shown), *rest]))
+    console.print(table)
+
+
+def _describe(drop: Drop) -> str:
+    return f"{drop.where}: {drop.detail}" if drop.detail else drop.where
+
+
+if __name__ == "__main__":
+    main()
