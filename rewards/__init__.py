@@ -60,8 +60,9 @@ def verify(*, gold: str | Sequence[str], prediction: str, answer_type: AnswerTyp
         prediction: any text that ends in an answer; a thought in <think> tags is optional and not searched.
         answer_type: what kind of answer the gold is; "auto" reads it from the gold.
     """
+    # What `import rewards` need not load.
     from rewards.format import FormatSpec
-    from rewards.verifiers.accuracy import AccuracyVerifier  # `import rewards` need not load the verifiers
+    from rewards.verifiers.accuracy import AccuracyVerifier
 
     golds = (gold,) if isinstance(gold, str) else tuple(gold)
     sample = Sample(Problem("verify", "", golds, answer_type), prediction)

@@ -11,6 +11,7 @@ import sys
 from argparse import Namespace
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import hydra
@@ -24,7 +25,7 @@ from omegaconf.errors import OmegaConfBaseException
 from rewards.config_source import register_mixes
 from rewards.errors import ConfigError, RewardError
 from rewards.options import option, problems_of
-from rewards.overrides import CONF, SCORER_CONFIG, VERSION_BASE, alternatives, compose_checked
+from rewards.overrides import CONF, SCORER_CONFIG, SEARCH_PATH, VERSION_BASE, alternatives, compose_checked
 
 S = TypeVar("S")
 REFUSED = 2
@@ -146,7 +147,7 @@ def _check_command_line(program: Program[Any], arguments: Namespace) -> None:
     """Refuses what can be known to be wrong before the program, or the first job of a sweep, starts."""
     overrides = list(arguments.overrides)
     if arguments.config_dir:
-        overrides.append(f"hydra.searchpath=[file://{arguments.config_dir}]")
+        overrides.append(f"{SEARCH_PATH}=[file://{Path(arguments.config_dir).absolute()}]")
     name = arguments.config_name or program.config_name
     try:
         for job in alternatives(overrides) if arguments.multirun else [overrides]:

@@ -45,6 +45,16 @@ def test_a_mix_may_name_rewards_of_the_users_own_folder(tmp_path: Path) -> None:
     assert loaded.reward.components["mine"].gate == "accuracy"
 
 
+def test_a_program_takes_a_folder_of_the_users_own(tmp_path: Path) -> None:
+    (tmp_path / "own" / "reward").mkdir(parents=True)
+    (tmp_path / "own" / "reward" / "mine.yaml").write_text(
+        "components:\n  mine:\n    weight: 0.5\n    gate: null\n    scorer:\n      _target_: fakes_config.Constant\n"
+    )
+    done = run("--config-dir", "own", "reward=mine+verifiable", folder=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "ran {'mine': 0.5, 'accuracy': 1.0} False\n"
+
+
 def test_two_rewards_with_a_component_of_one_name_are_refused(tmp_path: Path) -> None:
     (tmp_path / "reward").mkdir()
     (tmp_path / "reward" / "other.yaml").write_text(
