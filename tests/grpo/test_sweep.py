@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import pickle
 import subprocess
 import sys
@@ -35,7 +36,8 @@ def main(config: DictConfig) -> None:
     text = OmegaConf.to_yaml(config)
     record = RunRecord("job", text, hashlib.sha256(text.encode()).hexdigest()[:8], config.seed)
     out = Path(config.output_dir)
-    with (open_job(out, record) if HydraConfig.get().mode is RunMode.MULTIRUN else open_run(out, record)) as run:
+    job = HydraConfig.get().mode is RunMode.MULTIRUN
+    with (open_job(out, record) if job else open_run(out, record)) as run:
         report_job(run)
         print(run.note)
         if run.summary() is not None:
@@ -72,7 +74,7 @@ def _app(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "app.py", *arguments],
         cwd=folder,
-        env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "COLUMNS": "200"},
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
         check=False,
