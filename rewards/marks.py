@@ -1,0 +1,140 @@
+r"""Where marked answers stand in a text: boxes, delimited formulas, plain numbers, and what is prose.
+
+One pass each, linear in the text. Positions and contents only; which mark counts is decided in rewards.text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+_BOX = re.compile(r"(\\{1,2}(?:boxed|fbox)(?![A-Za-z]))\s*(\{)?|\\[\s\S]|[{}]")
+_BARE_BOX = re.compile(r"\s*([^\s$\\{}]+)")
+_FORMULA = re.compile(r"\\[\s\S]|\$\$?")
+_CLOSERS = {"\\[": "\\]", "\\(": "\\)", "$$": "$$", "$": "$"}
+_NUMBER = re.compile(
+    r"(?:[-+−]\s?)?(?:\\?[$€£]\s?)?"
+    r"(?:[0-9]{1,3}(?:(?:,|\{,\})[0-9]{3})+(?![0-9])|[0-9]+)?(?:\.[0-9]+|(?<=[0-9]))"
+    r"(?:[eE][-+]?[0-9]+)?(?:\s?/\s?[0-9]+)?(?:\s?\\?%)?"
+)
+_TEXT_MACRO = re.compile(r"\\(?:text|mbox|mathrm|textbf|textit|operatorname|mathbf|textrm)\s*\{[^{}]*\}")
+_COMMAND = re.compile(r"\\(?:begin|end)\s*\{[^{}]*\}(?:\{[^{}]*\})?|\\[A-Za-z]+")
+_WORD = re.compile(r"[^\W\d_]{2,}")
+_MATH_WORDS = re.compile(  # words that stand in plain formulas
+    r"a?(?:sin|cos|tan|cot|sec|csc)h?|arc(?:sin|cos|tan)|exp|log|ln|lg|sqrt|cbrt|root|abs|min|max|gcd|lcm|mod|det|"
+    r"pi|inf|infinity|oo|nan|alpha|beta|gamma|delta|theta|lambda|mu|phi|psi|sigma|omega|rho|tau|epsilon|eta|zeta|"
+    r"and|or|in|union|true|false|none|d[xyt]"
+)
+_SHORT_WORDS = re.compile(r"am|an|as|at|be|by|do|go|he|if|is|it|me|my|no|of|on|so|to|up|us|we")
+
+
+_UNIT_AFTER = re.compile(
+    r"(?:mm|cm|dm|km|m|mg|kg|g|s|ms|min|h|hr|hrs|N|J|W|V|K|L|ml|mL|in|ft|yd|lb|oz)(?![A-Za-z0-9])"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A marked piece: half-open span [start, end) of the whole mark; content is None when it never closes."""
+
+    start: int
+    end: int
+    content: str | None
+
+
+def find_boxes(text: str) -> list[Mark]:
+    r"""The outermost `\boxed` and `\fbox` marks, in order.
+
+    A box may have spaces before its brace or no braces at all (`\boxed 4`); a bare mention of the command is
+    no box. An unbalanced box has content None; boxes inside it then count for themselves. A command that was
+    escaped twice (`\\boxed`) has its content unescaped once.
+    """
+    boxes: list[Mark] = []
+    opened: list[tuple[int, int] | None] = []  # per open brace: (start, content start) of a box, or None
+    for token in _BOX.finditer(text):
+        command, brace = token.groups()
+        if brace:
+            opened.append((token.start(), token.end()))
+        elif command:
+            bare = _BARE_BOX.match(text, token.end())
+            value = bare[1].rstrip(".,;:!?") if bare else ""
+            if bare and (len(value) == 1 or any("0" <= char <= "9" for char in value)):
+                boxes.append(Mark(token.start(), bare.start(1) + len(value), value))
+        elif token[0] == "{":
+            opened.append(None)
+        elif token[0] == "}" and opened:
+            box = opened.pop()
+            if box is not None:
+                while boxes and boxes[-1].start > box[0]:
+                    boxes.pop()  # inside the one that closes here
+                content = text[box[1] : token.start()]
+                boxes.append(Mark(box[0], token.end(), _unescape(content, text, box[0])))
+    unclosed = [Mark(box[0], len(text), None) for box in opened if box is not None]
+    return sorted([*boxes, *unclosed], key=lambda box: box.start) if unclosed else boxes
+
+
+def _unescape(content: str, text: str, start: int) -> str:
+    return content.replace("\\\\", "\\") if text.startswith("\\\\", start) else content
+
+
+def find_formulas(text: str) -> Iterator[Mark]:
+    r"""The delimited formulas, in order: `$...$`, `$$...$$`, `\(...\)`, `\[...\]`.
+
+    A dollar sign is a delimiter only if what it closes can be a formula: no blank line, no prose, and no
+    digit right after it (that is an amount of money).
+    """
+    opener, begin = "", 0
+    for token in _FORMULA.finditer(text):
+        symbol = token[0]
+        if opener and symbol == _CLOSERS[opener]:
+            content = text[begin : token.start()]
+            money = symbol == "$" and text[token.end() : token.end() + 1].isdigit()
+            if money or (symbol[0] == "$" and not _can_be_formula(content)):
+                begin = token.end()  # this dollar may open the next one
+            else:
+                yield Mark(begin - len(opener), token.end(), content)
+                opener = ""
+        elif symbol in _CLOSERS and (not opener or opener == "$" or symbol == opener):
+            opener, begin = symbol, token.end()
+
+
+def _can_be_formula(content: str) -> bool:
+    return bool(content.strip()) and "\n\n" not in content and not is_prose(content)
+
+
+def is_prose(text: str) -> bool:
+    """Whether text holds words that are no mathematics (outside text macros)."""
+    bare = _COMMAND.sub(" ", _TEXT_MACRO.sub(" ", text))
+    return any(_is_word(word) for word in _WORD.findall(bare))
+
+
+def _is_word(word: str) -> bool:
+    lowered = word.lower()
+    if len(word) == 2:
+        return _SHORT_WORDS.fullmatch(lowered) is not None
+    return not _MATH_WORDS.fullmatch(lowered) and len(set(word)) > 1 and not _is_product(word)
+
+
+def _is_product(word: str) -> bool:
+    """Whether the letters read as a product of variables: no vowel makes a word of them."""
+    return not set(word.lower()) & set("aeiouy") and len(word) <= 4
+
+
+def find_numbers(text: str) -> list[Mark]:
+    """The plain numbers that stand for themselves: not part of a word, a name or a longer formula."""
+    return [
+        Mark(match.start(), match.end(), match[0].strip())
+        for match in _NUMBER.finditer(text)
+        if _stands_alone(text, match)
+    ]
+
+
+def _stands_alone(text: str, match: re.Match[str]) -> bool:
+    start = match.start()
+    before, after = text[start - 1 : start], text[match.end() : match.end() + 1]
+    if before.isalnum() or before in ("_", ".", "\\") or after == "_":
+        return False
+    if before in ("(", "[") and start > 1 and (text[start - 2].isalnum() or text[start - 2] in ")]_"):
+        return False  # the argument of a call or an index
+    return not after.isalpha() or _UNIT_AFTER.match(text, match.end()) is not None

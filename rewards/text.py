@@ -1,0 +1,189 @@
+r"""The answer of a completion: text in, one candidate and the rung that found it out. No judging.
+
+The ladder, first hit decides: (1) the last `\boxed`/`\fbox`, (2) the last answer block (before boxes in the
+`tags` style), (3) a line after `####`, (4) the last announced answer, (5) a text that is all mathematics, or
+short where the gold is words, (6) the last delimited formula or plain number, whichever is later. Only what
+follows the closed thought is searched, never the prompt, the prefill, code fences, comments or an echo of the
+question. Choice golds have their own ladder (rewards.choices). Every step is linear in the text.
+
+What earns nothing by decision: an answer inside a thought that never closes; a last box or block that never
+closes or is empty (no falling back to an earlier one); more than `max_boxes` different boxes; numbers
+offered as alternatives; a denied answer ("not 42"); an answer with zero-width or direction marks inside.
+Boxes listed side by side (`\boxed{3}, \boxed{5}`) are one list; of boxes further apart the last counts.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from rewards.choices import announced_choice, choice_in
+from rewards.extraction import Extraction, ExtractionSettings, Kind, Rung
+from rewards.format import FormatSpec
+from rewards.layout import answer_start, hide_quoted, is_visible, read_layout
+from rewards.marks import Mark, find_boxes, is_prose
+from rewards.prose import clean, loose_answer
+from rewards.types import Reason
+
+_ECHO_MINIMUM = 12  # characters of a question that are masked where the completion repeats them
+_HIDDEN = "\u00ad\u200b-\u200f\u202a-\u202e\u2060\u2066-\u206f\ufeff\U000e0000-\U000e007f"
+_HIDDEN_ENDS = re.compile(f"^[{_HIDDEN}\\s]+|[{_HIDDEN}\\s]+$")
+_HIDDEN_INSIDE = re.compile(f"[{_HIDDEN}]")
+_SPACE = r"(?:[\s$.*]|\\[()\[\],;]|\\q?quad\b)*"
+_BETWEEN_BOXES = re.compile(
+    rf"{_SPACE}(?:,|;|\band\b|\bor\b|\\text\{{\s*(?:and|or)\s*\}}){_SPACE}(?:(?:and|or)\b)?{_SPACE}"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One assistant turn: its text and prefill; whether the token limit ended it; the question, if known."""
+
+    text: str
+    prefill: str = ""
+    question: str = ""
+    truncated: bool = False
+
+
+def extract_answer(
+    source: Source, spec: FormatSpec, settings: ExtractionSettings, kind: Kind = "math"
+) -> Extraction:
+    r"""The one answer that the completion gives.
+
+    kind: what the gold is, which decides how loose text is read. A completion that the token limit cut off
+    gives an answer only where a closed box or block shows that it was complete.
+
+    >>> extract_answer(Source("<think>6*7</think>It is \\boxed{42}."), FormatSpec(), ExtractionSettings())
+    Extraction(answer='42', rung=<Rung.BOX: 'box'>, reason=None, span=(24, 34))
+    """
+    layout = read_layout(source.text, source.prefill, spec)
+    start = answer_start(layout, spec)
+    if start is None:
+        return Extraction(None, Rung.NONE, Reason.UNCLOSED_THINK)
+    region = hide_quoted(layout.turn[start:])
+    found = _marked(region, spec, settings, kind)
+    if found is None:
+        if source.truncated:
+            return Extraction(None, Rung.NONE, Reason.TRUNCATED)
+        if settings.mode == "strict":
+            return Extraction(None, Rung.NONE, Reason.NO_ANSWER)
+        found = _loose(_without_echo(region, source.question), settings, kind)
+    return _checked(found, start - layout.written_from)
+
+
+def _marked(region: str, spec: FormatSpec, settings: ExtractionSettings, kind: Kind) -> Extraction | None:
+    """The answer of the last box, answer block or `####` line, or None when the region has no such mark."""
+    block, box = _block(region, spec, settings, kind), _boxed(region, settings, kind)
+    first, second = (block, box) if spec.answer_style == "tags" else (box, block)
+    return first or second or _hash_line(region, settings, kind)
+
+
+def _boxed(region: str, settings: ExtractionSettings, kind: Kind) -> Extraction | None:
+    if "boxed" not in region and "\\fbox" not in region:
+        return None
+    boxes = find_boxes(region)
+    if not boxes:
+        return None
+    last = boxes[-1]
+    span = (last.start, last.end)
+    if last.content is None:
+        return Extraction(None, Rung.BOX, Reason.NO_ANSWER, span)
+    if len({box.content for box in boxes}) > settings.max_boxes:
+        return Extraction(None, Rung.BOX, Reason.AMBIGUOUS, span)
+    if kind == "choice":
+        return _chosen(
+            choice_in(last.content) or announced_choice(last.content), last.content, Rung.BOX, span
+        )
+    listed = [last]
+    for box in reversed(boxes[:-1]):
+        if box.content is None or not _BETWEEN_BOXES.fullmatch(region, box.end, listed[-1].start):
+            break
+        listed.append(box)
+    contents = dict.fromkeys(_unboxed(box) for box in reversed(listed))
+    return Extraction(", ".join(contents), Rung.BOX, None, (listed[-1].start, last.end))
+
+
+def _unboxed(box: Mark) -> str:
+    """The content of a box, without boxes around the whole of it."""
+    content = clean(box.content or "")
+    while inner := find_boxes(content):
+        if (inner[0].start, inner[0].end) != (0, len(content)) or inner[0].content is None:
+            return re.sub(r"\\(?:boxed|fbox)(?![A-Za-z])", "", content)
+        content = clean(inner[0].content)
+    return content
+
+
+def _block(region: str, spec: FormatSpec, settings: ExtractionSettings, kind: Kind) -> Extraction | None:
+    """The answer inside the last answer block; a block that never closes holds none."""
+    opened = region.rfind(spec.answer_open)
+    if opened < 0:
+        return None
+    begin = opened + len(spec.answer_open)
+    end = region.find(spec.answer_close, begin)
+    if end < 0:
+        return Extraction(None, Rung.TAGS, Reason.NO_ANSWER, (opened, len(region)))
+    content = region[begin:end]
+    span = (opened, end + len(spec.answer_close))
+    if not is_visible(content):
+        return Extraction(None, Rung.TAGS, Reason.NO_ANSWER, span)
+    if kind == "choice":
+        return _chosen(choice_in(content) or announced_choice(content), content, Rung.TAGS, span)
+    inside = _boxed(content, settings, kind) or loose_answer(content, settings, kind)
+    if inside.answer is None and inside.reason is Reason.NO_ANSWER and inside.rung is Rung.NONE:
+        return Extraction(clean(content), Rung.TAGS, None, span)
+    return Extraction(inside.answer, Rung.TAGS, inside.reason, span)
+
+
+def _hash_line(region: str, settings: ExtractionSettings, kind: Kind) -> Extraction | None:
+    """The answer after the last `####`, when it ends the text or is mathematics (else it is a heading)."""
+    at = region.rfind("####")
+    if at < 0:
+        return None
+    end = region.find("\n", at)
+    end = len(region) if end < 0 else end
+    content = region[at:end].lstrip("#").lstrip(": \t")
+    ends_text = not region[end:].strip()
+    if not clean(content) or (not ends_text and is_prose(content)):
+        return None
+    span = (at, end)
+    if kind == "choice":
+        return _chosen(choice_in(content), content, Rung.HASH, span)
+    inside = loose_answer(content, settings, kind)
+    if inside.answer is None and inside.rung is Rung.NONE:
+        return Extraction(clean(content), Rung.HASH, None, span)
+    return Extraction(inside.answer, Rung.HASH, inside.reason, span)
+
+
+def _chosen(letters: tuple[str, ...], content: str, rung: Rung, span: tuple[int, int]) -> Extraction:
+    """The letters of a mark, or its content where it holds no letter."""
+    return Extraction(", ".join(letters) if letters else clean(content), rung, None, span)
+
+
+def _loose(region: str, settings: ExtractionSettings, kind: Kind) -> Extraction:
+    if kind != "choice":
+        return loose_answer(region, settings, kind)
+    letters = announced_choice(region)
+    if not letters:
+        return Extraction(None, Rung.NONE, Reason.NO_ANSWER)
+    return Extraction(", ".join(letters), Rung.CHOICE, None, (0, len(region)))
+
+
+def _without_echo(region: str, question: str) -> str:
+    """The region with repetitions of the question blanked out."""
+    question = question.strip()
+    if len(question) < _ECHO_MINIMUM or question not in region:
+        return region
+    return region.replace(question, " " * len(question))
+
+
+def _checked(found: Extraction, shift: int) -> Extraction:
+    """The extraction in positions of the completion, without answers that hide something from a reader."""
+    span = found.span and (found.span[0] + shift, found.span[1] + shift)
+    if found.answer is None:
+        return Extraction(None, found.rung, found.reason, span)
+    answer = _HIDDEN_ENDS.sub("", found.answer)
+    if not is_visible(answer):
+        return Extraction(None, found.rung, Reason.NO_ANSWER, span)
+    if _HIDDEN_INSIDE.search(answer):
+        return Extraction(None, found.rung, Reason.UNPARSABLE, span)
+    return Extraction(answer, found.rung, None, span)
