@@ -1,0 +1,120 @@
+"""Makes or loads the policy and its tokenizer from the `model` settings. Knows nothing of training."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    PreTrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
+
+from grpo.config import ModelConfig
+from grpo.policy import Policy, check_head
+from grpo.tiny import TinyShape, tiny_model, tiny_tokenizer
+from rewards.errors import ConfigError
+from rewards.format import FormatSpec
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedPolicy:
+    """notes: what a user should know of how the model was taken, one sentence each."""
+
+    policy: Policy
+    tokenizer: PreTrainedTokenizerBase
+    notes: tuple[str, ...]
+
+
+def load_policy(
+    config: ModelConfig, spec: FormatSpec, *, temperature: float, seed: int, entropy_gradient: bool
+) -> LoadedPolicy:
+    """The policy on the CPU, weights in fp32 (bf16 is a matter of the arithmetic.
+
+    See Accelerate's mixed precision).
+
+    Dropout is off: rollout, old and new log-probs must be of one and the same function.
+
+    Raises:
+        ConfigError: for a name that cannot be loaded, or a model whose log-probs would be computed wrongly.
+    """
+    model, tokenizer = _tiny(config, spec, seed) if config.kind == "tiny" else _hub(config)
+    if config.lora_rank:
+        _add_adapter(model, config.lora_rank, seed)
+    if config.gradient_checkpointing:
+        model.activation_checkpointing_enable({"use_reentrant": False})
+    policy = Policy(model, temperature=temperature, entropy_gradient=entropy_gradient)
+    check_head(policy)
+    return LoadedPolicy(policy, tokenizer, tuple(_notes(tokenizer)))
+
+
+def _tiny(
+    config: ModelConfig, spec: FormatSpec, seed: int
+) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    if config.hidden_size is None or config.layers is None or config.heads is None:
+        raise ConfigError("model=tiny needs model.hidden_size, model.layers and model.heads")
+    tokenizer = tiny_tokenizer(
+        [spec.think_open, spec.think_close, spec.answer_open, spec.answer_close, "\\boxed{"]
+    )
+    shape = TinyShape(config.hidden_size, config.layers, config.heads)
+    return tiny_model(tokenizer, shape, seed=seed), tokenizer
+
+
+def _hub(config: ModelConfig) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    name = config.name
+    if name is None:
+        raise ConfigError("model.name: model=hub needs a hub name or a local path")
+    try:
+        settings = AutoConfig.from_pretrained(name)
+        _switch_dropout_off(settings)
+        tokenizer = AutoTokenizer.from_pretrained(name)
+        model = AutoModelForCausalLM.from_pretrained(name, config=settings, dtype=torch.float32)
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"model.name={name}: cannot be loaded as a causal language model "
+            f"({str(error).splitlines()[0]}); expected a hub name or a folder with config.json, weights and "
+            "tokenizer files"
+        ) from error
+    if tokenizer.eos_token_id is None:
+        raise ConfigError(
+            f"model.name={name}: its tokenizer declares no eos token, no completion could ever end"
+        )
+    return model, tokenizer
+
+
+def _switch_dropout_off(settings: PreTrainedConfig) -> None:
+    for key, value in settings.to_dict().items():
+        if isinstance(value, float) and ("dropout" in key or key.endswith("pdrop")):
+            setattr(settings, key, 0.0)
+
+
+def _add_adapter(model: PreTrainedModel, rank: int, seed: int) -> None:
+    try:
+        from peft import LoraConfig  # an extra: full training does not need it
+    except ImportError as error:
+        raise ConfigError(
+            f"model.lora_rank={rank}: needs peft; pip install 'plumbline[lora]', or set model.lora_rank=0"
+        ) from error
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model.add_adapter(
+            LoraConfig(r=rank, lora_alpha=2 * rank, lora_dropout=0.0, target_modules="all-linear")
+        )
+
+
+def _notes(tokenizer: PreTrainedTokenizerBase) -> list[str]:
+    notes: list[str] = []
+    if tokenizer.pad_token_id is None or tokenizer.pad_token_id == tokenizer.eos_token_id:
+        notes.append(
+            "the tokenizer's pad is its eos: masks are made from lengths, so the end stays in the loss"
+        )
+    if tokenizer.chat_template is None:
+        notes.append(
+            "the tokenizer has no chat template: prompts are written as plain 'User: ... Assistant:' text; "
+            "choose an instruct model to train with its own template"
+        )
+    return notes

@@ -1,0 +1,87 @@
+"""What `dry_run=true` shows: two scored samples and the size of a step, before anything is trained."""
+
+from __future__ import annotations
+
+from rich.console import Console
+
+from grpo.config import TrainConfig
+from grpo.display import print_plan, print_samples
+from grpo.session import Materials
+from grpo.summaries import CompletionRow
+from rewards.types import Sample
+
+GIB = 2**30
+
+
+def show_plan(config: TrainConfig, materials: Materials, console: Console) -> None:
+    """Prints notes, two scored samples (the gold laid out.
+
+    And an empty completion) and the plan of a step.
+    """
+    for note in materials.notes:
+        console.print(note, markup=False)
+    prompt = materials.train_prompts[0]
+    gold = "; ".join(prompt.problem.gold)
+    spec = materials.spec
+    shown = {
+        "free": gold,
+        "boxed": f"\\boxed{{{gold}}}",
+        "tags": f"{spec.answer_open}{gold}{spec.answer_close}",
+    }
+    thought = "" if spec.mode == "off" else f"{spec.think_open}...{spec.think_close}"
+    texts = [(thought + shown[spec.answer_style]).removeprefix(prompt.prefill), ""]
+    samples = [Sample(prompt.problem, text, prefill=prompt.prefill) for text in texts]
+    rows = [
+        CompletionRow(prompt.problem, sample.text, (), False, score, 0.0)
+        for sample, score in zip(samples, materials.scorer.score(samples), strict=True)
+    ]
+    print_samples(console, rows, "two scored samples: the gold laid out, and an empty completion")
+    print_plan(console, plan_rows(config, materials))
+
+
+def plan_rows(config: TrainConfig, materials: Materials) -> list[tuple[str, str, str]]:
+    """(quantity, value, note) of one step. Memory is arithmetic from the shapes, not a measurement."""
+    rollout, model = config.rollout, materials.policy.model
+    settings = model.config.get_text_config()
+    completions = rollout.prompts_per_step * rollout.group_size
+    longest = max(len(prompt.ids) for prompt in materials.train_prompts)
+    weights = sum(p.numel() for p in model.parameters())
+    trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
+    copies = 2 if config.algorithm.kl_coefficient > 0 and not config.model.lora_rank else 1
+    width = longest + rollout.max_completion_tokens
+    heads = settings.num_key_value_heads * settings.hidden_size // settings.num_attention_heads
+    cache = 2 * settings.num_hidden_layers * heads * 4 * width * min(rollout.decode_rows, completions)
+    batch_tokens = config.optim.micro_batch_rows * width
+    per_token = settings.hidden_size * (2 if config.model.gradient_checkpointing else 34)
+    activations = 4 * settings.num_hidden_layers * per_token * batch_tokens
+    states = 4 * (weights * copies + trained * 3)
+    return [
+        (
+            "training problems",
+            f"{len(materials.train_prompts)}",
+            f"held out: {len(materials.heldout_prompts)}",
+        ),
+        ("prompts a step", f"{rollout.prompts_per_step}", f"longest {longest} tokens"),
+        ("completions a step", f"{completions}", f"{rollout.group_size} of each prompt"),
+        (
+            "completion tokens a step",
+            f"<= {completions * rollout.max_completion_tokens}",
+            "the limit of every row",
+        ),
+        ("decode batches a step", f"{-(-completions // rollout.decode_rows)}", "rollout.decode_rows"),
+        (
+            "backward passes an update",
+            f"<= {-(-completions // config.optim.micro_batch_rows)}",
+            "optim.micro_batch_rows",
+        ),
+        ("updates a step", f"{config.algorithm.updates_per_rollout}", "algorithm.updates_per_rollout"),
+        ("steps", f"{config.steps}", f"{config.steps * completions} completions in all"),
+        ("parameters", f"{weights}", f"trained: {trained}"),
+        (
+            "memory: weights and optimiser",
+            f"{states / GIB:.2f} GiB",
+            f"fp32, {copies} copies of the weights, AdamW",
+        ),
+        ("memory: decode cache", f"{cache / GIB:.2f} GiB", "fp32 keys and values at the limit"),
+        ("memory: one backward pass", f"{activations / GIB:.2f} GiB", "estimate of the activations kept"),
+    ]

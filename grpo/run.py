@@ -1,0 +1,206 @@
+"""A run from its first measurement to its last: steps, files, checkpoints, resume.
+
+Knows when things happen and what is written; how a step works is grpo.loop. Everything a step draws is keyed
+by its number, so the state of a run is its weights, its optimiser and how far it got.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from accelerate import Accelerator
+from accelerate.utils import gather_object
+
+from grpo import checkpoint
+from grpo.checkpoint import TrainState, capture_rng, restore_rng
+from grpo.config import TrainConfig
+from grpo.display import StepDisplay, print_samples
+from grpo.evaluation import measure
+from grpo.loop import StepResult
+from grpo.metrics import MetricsWriter
+from grpo.prompt import EncodedPrompt
+from grpo.rollout.local import Sampling
+from grpo.session import Materials, Session
+from grpo.summaries import CompletionRow, completion_rows, summarise_step
+
+ACCURACY = "eval/heldout/accuracy"
+
+
+class Run:
+    """One run in its directory.
+
+    Args:
+        config, materials, session: what was asked for and what was built from it.
+        directory: the run's, made and locked by the caller; written by the main process only.
+    """
+
+    def __init__(
+        self,
+        config: TrainConfig,
+        materials: Materials,
+        session: Session,
+        directory: Path,
+        *,
+        accelerator: Accelerator,
+        display: StepDisplay,
+    ) -> None:
+        self.config = config
+        self.materials = materials
+        self.session = session
+        self.directory = directory
+        self.accelerator = accelerator
+        self.display = display
+        self.before: dict[str, float] = {}
+        self.latest: dict[str, float] = {}
+        self.num_tokens = 0
+        self.seconds = 0.0
+        self.last_reward: float | None = None
+
+    def go(self) -> None:
+        """Runs from the newest checkpoint, or from the start, to the last step."""
+        start = self._resume()
+        writer = self._open_writer(start)
+        if start == 0:
+            self.before = self._measure(0)
+            self.latest = self.before
+            self._write(writer, 0, self.before)
+            self._save(0)
+        for step in range(start + 1, self.config.steps + 1):
+            self._step(step, writer)
+        if writer is not None:
+            writer.close()
+
+    def _step(self, step: int, writer: MetricsWriter | None) -> None:
+        self._phase(f"step {step}: rollout, scores, update")
+        result = self.session.loop.step(step, self._prompts(step))
+        rows = self._rows(result)
+        metrics = self._metrics(result, rows)
+        if self._is_due(step, self.config.eval.every):
+            self.latest = self._measure(step)
+            metrics |= self.latest
+        self._write(writer, step, metrics)
+        if writer is not None:
+            writer.write_completions(step, [row for group in rows for row in group])
+            self.display.step(step, metrics)
+            if self._is_due(step, self.config.eval.every) and self.config.log.completions:
+                print_samples(
+                    self.display.console, [group[0] for group in rows[: self.config.log.completions]]
+                )
+        if self._is_due(step, self.config.checkpoint.every):
+            self._save(step)
+
+    def _is_due(self, step: int, every: int) -> bool:
+        return step == self.config.steps or (every > 0 and step % every == 0)
+
+    def _prompts(self, step: int) -> list[EncodedPrompt]:
+        """This rank's share of the step's prompts: whole groups stay on a rank."""
+        ranks = self.accelerator.num_processes
+        size = self.config.rollout.prompts_per_step // ranks
+        chosen = self.session.order.batch(step - 1, size * ranks)
+        mine = chosen[self.accelerator.process_index * size :][:size]
+        return [self.materials.train_prompts[i] for i in mine]
+
+    def _rows(self, result: StepResult) -> list[list[CompletionRow]]:
+        """The completions of all ranks, a list per group."""
+        return gather_object(completion_rows(result.groups, result.scores, result.advantages.values.tolist()))
+
+    def _metrics(self, result: StepResult, rows: Sequence[Sequence[CompletionRow]]) -> dict[str, float]:
+        flat = [row for group in rows for row in group]
+        tokens = sum(len(row.token_ids) for row in flat)
+        effective = sum(len(row.token_ids) for row in flat if row.advantage != 0)
+        self.num_tokens += tokens
+        seconds = result.timings.seconds
+        self.seconds += seconds["step"]
+        metrics = summarise_step(rows) | result.metrics
+        self.last_reward = metrics.get("reward")
+        metrics["num_tokens"] = float(self.num_tokens)
+        metrics |= {f"timing_s/{name}": value for name, value in seconds.items()}
+        metrics["perf/tokens_per_s"] = tokens / seconds["step"]
+        metrics["perf/effective_tokens_per_s"] = effective / seconds["step"]
+        if self.accelerator.device.type == "cuda":
+            metrics["perf/peak_memory_gb"] = torch.cuda.max_memory_allocated() / 1e9
+        return metrics
+
+    def _measure(self, step: int) -> dict[str, float]:
+        self._phase(f"step {step}: held-out problems")
+        start = time.perf_counter()
+        sampling = Sampling(
+            f"{self.config.seed}/eval",
+            self.config.eval.samples,
+            self.config.rollout.max_completion_tokens,
+            version=step,
+        )
+        metrics = measure(
+            self.session.engine,
+            self.materials.heldout_prompts,
+            self.materials.judges,
+            sampling=sampling,
+            accelerator=self.accelerator,
+        )
+        return metrics | {"timing_s/eval": time.perf_counter() - start}
+
+    def _resume(self) -> int:
+        """Loads the newest checkpoint, if any; returns the last step it covers."""
+        # The reference needs no place in a checkpoint: it is the policy as the cold start left it.
+        found = checkpoint.load_latest(self.directory / "checkpoints")
+        if found is None:
+            return 0
+        for note in found.notes:
+            self.display.say(note)
+        trainable = self.session.trainable
+        self.materials.policy.load_state_dict(found.weights)
+        trainable.optimizer.load_state_dict(found.optimizer)
+        trainable.scheduler.load_state_dict(found.scheduler)
+        restore_rng(found.rng)
+        self.num_tokens = found.counters["num_tokens"]
+        self.seconds = found.counters["seconds"]
+        self.last_reward = found.counters["last_reward"]
+        self.before = found.counters["before"]
+        self.latest = found.counters["latest"]
+        self.display.say(f"going on after step {found.step} ({found.path})")
+        return found.step
+
+    def _save(self, step: int) -> None:
+        self.accelerator.wait_for_everyone()
+        if not self.accelerator.is_main_process:
+            return
+        self._phase(f"step {step}: checkpoint")
+        trainable = self.session.trainable
+        evaluated = step == 0 or self._is_due(step, self.config.eval.every)
+        folder = self.directory / "checkpoints"
+        checkpoint.save(
+            folder,
+            step,
+            TrainState(
+                weights=self.materials.policy.state_dict(),
+                optimizer=trainable.optimizer.state_dict(),
+                scheduler=trainable.scheduler.state_dict(),
+                rng=capture_rng(),
+                counters={
+                    "num_tokens": self.num_tokens,
+                    "seconds": self.seconds,
+                    "last_reward": self.last_reward,
+                    "before": self.before,
+                    "latest": self.latest,
+                },
+                score=self.latest.get(ACCURACY) if evaluated else None,
+            ),
+        )
+        checkpoint.prune(folder, self.config.checkpoint.keep_last, int(self.config.checkpoint.keep_best))
+
+    def _open_writer(self, covered: int) -> MetricsWriter | None:
+        if not self.accelerator.is_main_process:
+            return None
+        forward = self.accelerator.log if self.config.log.trackers else None
+        return MetricsWriter(self.directory, covered if covered else -1, forward)
+
+    def _write(self, writer: MetricsWriter | None, step: int, metrics: dict[str, float]) -> None:
+        if writer is not None:
+            writer.write(step, metrics)
+
+    def _phase(self, text: str) -> None:
+        if self.accelerator.is_main_process:
+            self.display.phase(text)

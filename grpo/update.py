@@ -1,0 +1,243 @@
+"""Rows of one rollout -> optimiser steps. Holds no formula: the loss is grpo.loss, the weights grpo.batch.
+
+Every row's weight is counted over the whole step and all ranks, so micro-batches and ranks add up to one
+gradient. Rows that cannot move the policy (no advantage, no KL, no entropy bonus) are left out of the
+forward; they stay in the counts. Each rank runs at least one backward pass, with weight 0 when it has nothing
+to learn from, so that none waits for another.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+
+import torch
+from accelerate import Accelerator
+from torch import Tensor, nn
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
+
+from grpo.batch import StepTotals, pad_rows, row_weights, step_totals
+from grpo.loss import LossSettings, policy_loss
+from grpo.policy import TokenBatch, token_batch
+from grpo.ranks import max_over_ranks, sum_over_ranks
+from grpo.reference import Reference
+from grpo.types import LossInputs
+
+METRIC_NAMES = {
+    "kl": "kl",
+    "k1": "kl/k1",
+    "k2": "kl/k2",
+    "entropy": "entropy",
+    "clip_low": "clip_ratio/low_mean",
+    "clip_high": "clip_ratio/high_mean",
+    "clip_region": "clip_ratio/region_mean",
+    "approx_kl": "policy/approx_kl",
+    "ratio": "policy/ratio_mean",
+    "max/ratio": "policy/ratio_max",
+    "sampling_gap": "sampling/sampling_logp_difference/mean",
+    "max/sampling_gap": "sampling/sampling_logp_difference/max",
+    "importance": "sampling/importance_sampling_ratio/mean",
+}
+"""The loss's sums -> the field's names."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrainRow:
+    """One completion to learn from.
+
+    prompt: index of its prompt in the step. token_ids: (n,) int64. advantages: (n,) float32. logprobs: (n,)
+    of the sampler. trained: False keeps the row in the counts and out of the loss.
+    """
+
+    prompt: int
+    token_ids: Tensor
+    advantages: Tensor
+    logprobs: Tensor
+    trained: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateSettings:
+    """aggregation: a name of grpo.batch. max_length: the completion limit in tokens, used by `constant`.
+
+    micro_batch_rows: rows of one backward pass; changes memory, not the gradient. updates_per_rollout:
+    optimiser steps on the same rows (mu of the paper).
+    """
+
+    aggregation: str
+    max_length: int
+    micro_batch_rows: int
+    updates_per_rollout: int
+    max_grad_norm: float
+
+
+@dataclass(frozen=True, slots=True)
+class Trainable:
+    """What is optimised: the policy as Accelerate prepared it, its optimiser and schedule."""
+
+    policy: nn.Module
+    optimizer: Optimizer
+    scheduler: LRScheduler
+
+
+class Updater:
+    """Turns rows into optimiser steps."""
+
+    def __init__(
+        self,
+        trainable: Trainable,
+        settings: UpdateSettings,
+        loss: LossSettings,
+        *,
+        accelerator: Accelerator,
+        reference: Reference | None,
+        pad_id: int,
+    ) -> None:
+        self.trainable = trainable
+        self.settings = settings
+        self.loss = loss
+        self.accelerator = accelerator
+        self.reference = reference
+        self.pad_id = pad_id
+
+    def update(self, prompts: Sequence[Tensor], rows: Sequence[TrainRow]) -> dict[str, float]:
+        """Takes `updates_per_rollout` optimiser steps.
+
+        Returns the step's loss metrics, equal on every rank.
+        """
+        lengths = torch.tensor([len(row.token_ids) if row.trained else 0 for row in rows])
+        index = torch.tensor([row.prompt for row in rows])
+        totals = self._over_ranks(step_totals(lengths, index))
+        weights = row_weights(
+            lengths, index, self.settings.aggregation, self.settings.max_length, totals
+        ).float()
+        kept = [i for i, row in enumerate(rows) if lengths[i] > 0 and self._moves(row)]
+        batches = micro_batches(
+            [len(row.token_ids) for row in rows], index.tolist(), kept, self.settings.micro_batch_rows
+        )
+        if sum_over_ranks(self.accelerator, [len(kept)]) == [0]:
+            return {"loss": 0.0, "grad_norm": 0.0, "update/skipped": 1.0}
+        if not batches:  # this rank learns nothing, the others wait for its gradients
+            batches, weights = [[0]], torch.zeros_like(weights)
+        prepared = [self._prepare(prompts, [rows[i] for i in batch], weights[batch]) for batch in batches]
+        metrics = [self._optimiser_step(prepared) for _ in range(self.settings.updates_per_rollout)]
+        return {name: metrics[0][name] for name in metrics[0]} | {
+            "grad_norm": max(m["grad_norm"] for m in metrics),
+            "update/skipped": sum(m["update/skipped"] for m in metrics),
+            "learning_rate": self.trainable.scheduler.get_last_lr()[0],
+        }
+
+    def _moves(self, row: TrainRow) -> bool:
+        return (
+            bool((row.advantages != 0).any())
+            or self.loss.kl_coefficient != 0
+            or self.loss.entropy_coefficient != 0
+        )
+
+    def _prepare(self, prompts: Sequence[Tensor], rows: Sequence[TrainRow], weights: Tensor) -> _MicroBatch:
+        device = self.accelerator.device
+        batch = token_batch(
+            prompts, [row.prompt for row in rows], [row.token_ids for row in rows], self.pad_id
+        ).to(device)
+        return _MicroBatch(
+            batch,
+            pad_rows([row.advantages for row in rows], 0.0, torch.float32).to(device),
+            pad_rows([row.logprobs for row in rows], 0.0, torch.float32).to(device),
+            weights.to(device),
+            self.reference.logprobs(batch) if self.reference is not None else None,
+        )
+
+    def _optimiser_step(self, batches: Sequence[_MicroBatch]) -> dict[str, float]:
+        policy, optimizer = self.trainable.policy, self.trainable.optimizer
+        sums: dict[str, float] = {}
+        for k, batch in enumerate(batches):
+            last = k + 1 == len(batches)
+            with nullcontext() if last else self.accelerator.no_sync(policy):
+                scores = policy(batch.tokens)
+                output = policy_loss(self._inputs(batch, scores.logprobs, scores.entropy), self.loss)
+                self.accelerator.backward(output.loss * self.accelerator.num_processes)  # ranks average
+            if self.settings.updates_per_rollout > 1 and batch.old_logprobs is None:
+                batch.old_logprobs = scores.logprobs.detach()
+            _accumulate(sums, {"loss": output.loss.detach(), **output.sums})
+        norm = self.accelerator.clip_grad_norm_(policy.parameters(), self.settings.max_grad_norm)
+        norm = float(norm) if norm is not None else 0.0
+        skipped = not math.isfinite(norm)
+        if not skipped:
+            optimizer.step()
+            self.trainable.scheduler.step()
+        optimizer.zero_grad()
+        return self._means(sums) | {"grad_norm": norm, "update/skipped": float(skipped)}
+
+    def _inputs(self, batch: _MicroBatch, logprobs: Tensor, entropy: Tensor) -> LossInputs:
+        return LossInputs(
+            logprobs=logprobs,
+            old_logprobs=batch.old_logprobs,
+            ref_logprobs=batch.ref_logprobs,
+            advantages=batch.advantages,
+            mask=batch.tokens.mask,
+            row_weights=batch.row_weights,
+            sampling_logprobs=batch.sampling_logprobs,
+            entropy=entropy,
+        )
+
+    def _means(self, sums: dict[str, float]) -> dict[str, float]:
+        """Token means over all ranks, under the names of grpo.names.
+
+        `loss` is a sum, `max/...` the largest.
+        """
+        names = sorted(name for name in sums if not name.startswith("max/"))
+        totals = sum_over_ranks(self.accelerator, [sums[name] for name in names])
+        added = dict(zip(names, totals, strict=True))
+        tokens = max(added.pop("tokens"), 1.0)
+        loss = added.pop("loss")
+        largest = {
+            name: max_over_ranks(self.accelerator, x)
+            for name, x in sorted(sums.items())
+            if name.startswith("max/")
+        }
+        means = {name: x / tokens for name, x in added.items()} | largest
+        means["clip_region"] = means["clip_low"] + means["clip_high"]
+        return {"loss": loss} | {METRIC_NAMES[name]: value for name, value in means.items()}
+
+    def _over_ranks(self, totals: StepTotals) -> StepTotals:
+        counts = sum_over_ranks(self.accelerator, [totals.rows, totals.tokens, totals.prompts])
+        rows, tokens, prompts = (int(count) for count in counts)
+        return StepTotals(rows, tokens, prompts)
+
+
+@dataclass(slots=True)
+class _MicroBatch:
+    """Rows on the device; old_logprobs is filled by the first of several updates."""
+
+    tokens: TokenBatch
+    advantages: Tensor
+    sampling_logprobs: Tensor
+    row_weights: Tensor
+    ref_logprobs: Tensor | None
+    old_logprobs: Tensor | None = None
+
+
+def micro_batches(
+    lengths: Sequence[int], prompt_index: Sequence[int], kept: Sequence[int], rows: int
+) -> list[list[int]]:
+    """Splits the kept rows into batches of at most `rows`, rows of a prompt together.
+
+    Prompts with long rows first.
+
+    Neighbours share their prompt's forward and pad each other little; the largest batch comes first, so that
+    a limit too high for the memory shows at once.
+    """
+    longest: dict[int, int] = {}
+    for i in kept:
+        longest[prompt_index[i]] = max(longest.get(prompt_index[i], 0), lengths[i])
+    order = sorted(kept, key=lambda i: (-longest[prompt_index[i]], prompt_index[i], -lengths[i], i))
+    return [order[start : start + rows] for start in range(0, len(order), rows)]
+
+
+def _accumulate(sums: dict[str, float], more: dict[str, Tensor]) -> None:
+    for name, value in more.items():
+        x = float(value)
+        sums[name] = max(sums.get(name, x), x) if name.startswith("max/") else sums.get(name, 0.0) + x
