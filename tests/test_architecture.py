@@ -1,6 +1,8 @@
 """The shape of the code: which way imports point, how large things may be, what is never written."""
 
 import ast
+import doctest
+import importlib
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -251,6 +253,16 @@ def test_every_module_imports() -> None:
     code = f"import importlib\nfor name in {modules}: importlib.import_module(name)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in NAMES if ">>> " in (ROOT / name).read_text(encoding="utf-8")]
+)
+def test_examples_in_docstrings_hold(name: str) -> None:
+    module = importlib.import_module(name.removesuffix(".py").removesuffix("/__init__").replace("/", "."))
+    result = doctest.testmod(module)
+    assert result.attempted > 0
+    assert result.failed == 0
 
 
 def modules_after(statement: str) -> set[str]:

@@ -48,7 +48,7 @@ def test_a_mix_may_name_rewards_of_the_users_own_folder(tmp_path: Path) -> None:
 def test_a_program_takes_a_folder_of_the_users_own(tmp_path: Path) -> None:
     (tmp_path / "own" / "reward").mkdir(parents=True)
     (tmp_path / "own" / "reward" / "mine.yaml").write_text(
-        "components:\n  mine:\n    weight: 0.5\n    gate: null\n    scorer:\n      _target_: fakes_config.Constant\n"
+        "components: {mine: {weight: 0.5, gate: null, scorer: {_target_: fakes_config.Constant}}}"
     )
     done = run("--config-dir", "own", "reward=mine+verifiable", folder=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
