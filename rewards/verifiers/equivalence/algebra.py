@@ -1,0 +1,191 @@
+"""Algebra for workers: equality by numbers at high precision, confirmed by sympy where numbers prove little.
+
+Trees become mpmath numbers, or sympy objects built node by node from a fixed list of constructors; no string
+reaches sympify, parse_expr or eval. Analytic expressions that agree at several random points to 85 digits and
+more are taken for equal: they could differ only by something below that, and the precision grows with the
+digits of the literals. Steps (floor, mod, ...) and values only known at whole numbers need sympy's proof.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import mpmath
+import sympy
+from mpmath import mp
+
+from rewards.verifiers.equivalence import compare
+from rewards.verifiers.equivalence.highprec import NoValueError, Number, Scale, evaluate
+from rewards.verifiers.equivalence.nodes import Big, Call, Const, Node, Num, Op, Quantity, Sym, symbols, walk
+from rewards.verifiers.equivalence.probe import coordinate
+from rewards.verifiers.equivalence.scalars import same_value
+from rewards.verifiers.equivalence.settings import EquivalenceSettings
+
+_POINTS = 8
+_REAL_POINTS = 5
+"""The points from here on are whole numbers: agreement there is no evidence for all values."""
+_ENOUGH = 3
+_BASE_DIGITS = 50
+_MAX_DIGITS = 2000
+_STEPS = frozenset({"floor", "ceil", "mod", "sgn", "gcd", "lcm"})
+
+
+def same_for(settings: EquivalenceSettings) -> Callable[[Node, Node], bool | None]:
+    """The full scalar oracle under these settings: cheap rules first, then numbers and algebra."""
+
+    def same(left: Node, right: Node) -> bool | None:
+        cheap = same_value(left, right, settings)
+        if cheap is not None:
+            return cheap
+        if any(isinstance(part, Big) for node in (left, right) for part in walk(node)):
+            return settings.allow_unevaluated and confirmed(left, right)
+        verdict = agrees(left, right)
+        return confirmed(left, right) if verdict is None else verdict
+
+    return same
+
+
+def proportional(left: Node, right: Node) -> bool | None:
+    """The full oracle for equations: a constant quotient at several points, where forms do not decide."""
+    cheap = compare.proportional(left, right)
+    if cheap is not None:
+        return cheap
+    names = sorted(symbols(left) | symbols(right))
+    ratios: list[Number] = []
+    with mp.workdps(_BASE_DIGITS):
+        for index in range(_REAL_POINTS):
+            point = {name: _number(coordinate(name, index)) for name in names}
+            try:
+                ratio = evaluate(left, point, Scale()) / evaluate(right, point, Scale())
+            except (ArithmeticError, ValueError, TypeError):
+                continue
+            if mpmath.isfinite(ratio) and ratio != 0:
+                ratios.append(ratio)
+        if len(ratios) < _ENOUGH:
+            return False
+        return all(abs(ratio - ratios[0]) < abs(ratios[0]) * mp.mpf(10) ** -30 for ratio in ratios)
+
+
+def agrees(left: Node, right: Node) -> bool | None:
+    """False at one clear difference; True after enough agreement of analytic trees; None: ask sympy."""
+    names = sorted(symbols(left) | symbols(right))
+    steps = any(isinstance(p, Call) and p.name in _STEPS for node in (left, right) for p in walk(node))
+    imaginary = not names or Const("i") in (*walk(left), *walk(right))
+    good = 0
+    for index in range(_POINTS if names else 1):
+        outcome = _agree_at(left, right, {name: coordinate(name, index) for name in names}, imaginary)
+        if outcome is False:
+            return False
+        good += outcome is True and index < _REAL_POINTS
+    return None if steps or good < (_ENOUGH if names else 1) else True
+
+
+def _agree_at(left: Node, right: Node, at: dict[str, Fraction], imaginary: bool) -> bool | None:
+    """Agreement at one point, checked at two precisions; None where a side has no real value there."""
+    digits = min(_BASE_DIGITS + _literal_digits(left) + _literal_digits(right), _MAX_DIGITS)
+    for precision in (digits, 2 * digits):
+        with mp.workdps(precision):
+            point = {name: _number(value) for name, value in at.items()}
+            scale = Scale()
+            try:
+                a, b = evaluate(left, point, scale), evaluate(right, point, scale)
+            except (NoValueError, ArithmeticError, ValueError, TypeError):
+                return None
+            if not (mpmath.isfinite(a) and mpmath.isfinite(b)):
+                return None
+            if not imaginary and max(abs(mpmath.im(a)), abs(mpmath.im(b))) > scale.size * mp.mpf(10) ** -20:
+                return None
+            if abs(a - b) > scale.size * mp.mpf(10) ** (15 - precision):
+                return False
+    return True
+
+
+def _literal_digits(node: Node) -> int:
+    values = [part.value for part in walk(node) if isinstance(part, Num)]
+    return sum(len(str(v.numerator)) + len(str(v.denominator)) - 2 for v in values)
+
+
+def _number(value: Fraction) -> Number:
+    return mp.mpf(value.numerator) / value.denominator
+
+
+def confirmed(left: Node, right: Node) -> bool:
+    """True where sympy simplifies the difference to zero; symbols are taken for whole numbers or reals."""
+    try:
+        difference = to_sympy(left) - to_sympy(right)
+    except (NoValueError, TypeError, ValueError):
+        return False
+    if difference.has(sympy.zoo, sympy.nan, sympy.oo):
+        return False
+    return bool(sympy.simplify(difference.doit()) == 0)
+
+
+Expr = Any  # sympy's expressions carry no types
+
+
+def to_sympy(node: Node) -> Expr:
+    """A sympy expression built from a fixed list of constructors; raises NoValueError for anything else."""
+    match node:
+        case Num(value=value):
+            return sympy.Rational(value.numerator, value.denominator)
+        case Sym(name=name):
+            return sympy.Symbol(name, integer=True) if name in "kmn" else sympy.Symbol(name, real=True)
+        case Const(name=name) if name in _CONSTANTS:
+            return _CONSTANTS[name]
+        case Quantity(value=inner):
+            return to_sympy(inner)
+        case Op(kind=kind, args=args) if kind in _OPERATIONS:
+            return _OPERATIONS[kind](*(to_sympy(arg) for arg in args))
+        case Call(name=name, args=args) if name in _CALLS:
+            return _CALLS[name](*(to_sympy(arg) for arg in args))
+        case Big(kind="sum" | "prod" | "int", var=Sym() as var, body=body):
+            return _big(node.kind, to_sympy(body), to_sympy(var), node.low, node.high)
+        case _:
+            raise NoValueError(repr(node)[:60])
+
+
+def _big(kind: str, body: Expr, var: Expr, low: Node | None, high: Node | None) -> Expr:
+    if low is None or high is None:
+        raise NoValueError("no limits")
+    build = {"sum": sympy.Sum, "prod": sympy.Product, "int": sympy.Integral}[kind]
+    return build(body, (var, to_sympy(low), to_sympy(high)))
+
+
+def _add(*args: Expr) -> Expr:
+    return sympy.Add(*args)
+
+
+def _power(base: Expr, exponent: Expr) -> Expr:
+    if base.is_number and exponent.is_number and abs(exponent) > 10**4:
+        raise NoValueError("power out of range")
+    return sympy.Pow(base, exponent)
+
+
+def _factorial(arg: Expr) -> Expr:
+    if arg.is_number and not arg <= 10**4:
+        raise NoValueError("factorial out of range")
+    return sympy.factorial(arg)
+
+
+_CONSTANTS: dict[str, Expr] = {"pi": sympy.pi, "e": sympy.E, "i": sympy.I, "oo": sympy.oo}
+_OPERATIONS: dict[str, Callable[..., Expr]] = {
+    "add": _add,
+    "mul": lambda *args: sympy.Mul(*args),
+    "neg": lambda arg: -arg,
+    "div": lambda top, bottom: sympy.Mul(top, sympy.Pow(bottom, -1)),
+    "pow": _power,
+    "percent": lambda arg: arg / 100,
+    "deg": lambda arg: arg * sympy.pi / 180,
+}
+_CALLS: dict[str, Callable[..., Expr]] = {
+    **{n: vars(sympy)[n] for n in ("sin", "cos", "tan", "cot", "sec", "csc", "sinh", "cosh", "tanh", "coth")},
+    **{
+        n: vars(sympy)[n]
+        for n in ("asin", "acos", "atan", "acot", "asinh", "acosh", "atanh", "sqrt", "floor")
+    },
+    **{"ln": sympy.log, "log": sympy.log, "abs": sympy.Abs, "ceil": sympy.ceiling, "sgn": sympy.sign},
+    **{"root": sympy.real_root, "factorial": _factorial, "binom": sympy.binomial, "mod": sympy.Mod},
+    **{"max": sympy.Max, "min": sympy.Min},
+}

@@ -1,0 +1,388 @@
+"""Typed answer against typed gold, in three-valued logic: True, False, or None where algebra must decide.
+
+The scalar comparison is passed in: the cheap one here in the calling process, the full one in a worker. Every
+rule about kinds (what a tuple may equal, when a name may be dropped) stands in this file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from rewards.verifiers.equivalence import forms as fm
+from rewards.verifiers.equivalence.answers import (
+    Answer,
+    Equation,
+    Inequality,
+    Items,
+    Named,
+    Ordered,
+    Piece,
+    Reals,
+    Scalar,
+    Table,
+)
+from rewards.verifiers.equivalence.forms import Form, TooComplex
+from rewards.verifiers.equivalence.lexicon import UNIT_FACTORS, UNIT_NAMES
+from rewards.verifiers.equivalence.nodes import Call, Group, Node, Num, Op, Sym, num, symbols
+from rewards.verifiers.equivalence.scalars import as_decimal, form_of, is_unevaluated
+from rewards.verifiers.equivalence.settings import EquivalenceSettings
+from rewards.verifiers.equivalence.structure import as_reals
+
+Verdict3 = bool | None
+Same = Callable[[Node, Node], Verdict3]
+SLOW = 900
+"""Pairs of members above which a set is left to the worker."""
+Proportional = Callable[[Node, Node], Verdict3]
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """The scalar oracles and the conventions a comparison runs under."""
+
+    same: Same
+    """Equal values?"""
+    proportional: Proportional
+    """Equal up to a nonzero constant factor? For equations moved to one side."""
+    settings: EquivalenceSettings
+    patient: bool = False
+    """True in a worker, where long comparisons of sets are run as well."""
+
+
+def both(verdicts: Sequence[Verdict3]) -> Verdict3:
+    """Conjunction: False wins, then unknown."""
+    if any(verdict is False for verdict in verdicts):
+        return False
+    return None if any(verdict is None for verdict in verdicts) else True
+
+
+def equal(gold: Answer, answer: Answer, rules: Rules) -> Verdict3:
+    """Whether answer says what gold says; raises nothing."""
+    if isinstance(gold, Named) or isinstance(answer, Named):
+        return _named(gold, answer, rules)
+    match gold, answer:
+        case Scalar(), Scalar():
+            return _scalars(gold, answer, rules)
+        case Equation(difference=left), Equation(difference=right):
+            return rules.proportional(left, right)
+        case Inequality(), Inequality():
+            return _inequalities(gold, answer, rules)
+        case Ordered(), Ordered():
+            return _ordered(gold, answer, rules)
+        case (Table(), _) | (_, Table()):
+            return _tables(gold, answer, rules)
+        case (Reals(), _) | (_, Reals()):
+            return _ranges(gold, answer, rules)
+        case Items(), Items():
+            return _items(gold, answer, rules)
+        case (Items(shape="set", members=(only,)), Scalar()):
+            return equal(only, answer, rules)
+        case (Scalar(), Items(shape="set", members=(only,))):
+            return equal(gold, only, rules)
+        case _:
+            return False
+
+
+def _scalars(gold: Scalar, answer: Scalar, rules: Rules) -> Verdict3:
+    settings = rules.settings
+    if settings.reduced and _reducible(answer.node):
+        return False
+    if "deg" in (gold.unit, answer.unit):
+        return _degrees(gold, answer, rules)
+    if gold.unit and not answer.unit and settings.units_required and gold.unit != "unit":
+        return False
+    if gold.unit and answer.unit and gold.unit != answer.unit and "unit" not in (gold.unit, answer.unit):
+        factor = _conversion(answer.unit, gold.unit) if settings.convert_units else None
+        if factor is None:
+            return False
+        return rules.same(gold.node, Op("mul", (answer.node, num(factor))))
+    verdict = rules.same(gold.node, answer.node)
+    if verdict is not True and settings.percent == "lenient":
+        bare = _without_percent(gold.node), _without_percent(answer.node)
+        return rules.same(*bare) if bare != (gold.node, answer.node) else verdict
+    return verdict
+
+
+def _degrees(gold: Scalar, answer: Scalar, rules: Rules) -> Verdict3:
+    """60 degrees equals a bare 60 and pi/3; a length never."""
+    other = {gold.unit, answer.unit} - {"deg"}
+    if other - {"", "rad"}:
+        return False
+    plain = rules.same(gold.node, answer.node) if "rad" not in other else False
+    if plain is True or not other or (rules.settings.units_required and gold.unit and not answer.unit):
+        return plain
+    left = Op("deg", (gold.node,)) if gold.unit == "deg" else gold.node
+    right = Op("deg", (answer.node,)) if answer.unit == "deg" else answer.node
+    return rules.same(left, right)
+
+
+def _conversion(source: str, target: str) -> Fraction | None:
+    """How many targets make one source; None where they measure different things."""
+    for power in ("", "^2", "^3"):
+        one, two = source.removesuffix(power), target.removesuffix(power)
+        if one in UNIT_FACTORS and two in UNIT_FACTORS and source.endswith(power) and target.endswith(power):
+            if _DIMENSIONS[one] == _DIMENSIONS[two]:
+                return (Fraction(*UNIT_FACTORS[one]) / Fraction(*UNIT_FACTORS[two])) ** int(power[1:] or "1")
+    return None
+
+
+_DIMENSIONS = {unit: dimension for dimension, unit in UNIT_NAMES.values()}
+
+
+def _reducible(node: Node) -> bool:
+    inner = node.args[0] if isinstance(node, Op) and node.kind == "neg" else node
+    if not (isinstance(inner, Op) and inner.kind == "div"):
+        return False
+    top, bottom = inner.args
+    if not (isinstance(top, Num) and isinstance(bottom, Num)):
+        return False
+    quotient = top.value / bottom.value if bottom.value else Fraction(0)
+    return quotient.denominator != bottom.value
+
+
+def _without_percent(node: Node) -> Node:
+    return node.args[0] if isinstance(node, Op) and node.kind == "percent" else node
+
+
+def _named(gold: Answer, answer: Answer, rules: Rules) -> Verdict3:
+    """x = 5 against 5, against x = 5, and against 2x = 10."""
+    if isinstance(gold, Named) and isinstance(answer, Named):
+        if _same_subject(gold, answer, rules):
+            return equal(gold.value, answer.value, rules)
+        if gold.equation is not None and answer.equation is not None:
+            return rules.proportional(gold.equation, answer.equation)
+        return False
+    named, other = (gold, answer) if isinstance(gold, Named) else (answer, gold)
+    assert isinstance(named, Named)
+    if isinstance(other, Equation):
+        return False if named.equation is None else rules.proportional(named.equation, other.difference)
+    if isinstance(other, Inequality) or (isinstance(other, Items) and _all_named(other)):
+        pairs = _spelled_out(named)
+        return equal(pairs, other, rules) if pairs is not None else False
+    return equal(named.value, other, rules) if named is gold else equal(other, named.value, rules)
+
+
+def _all_named(items: Items) -> bool:
+    return all(isinstance(member, Named) for member in items.members)
+
+
+def _spelled_out(named: Named) -> Items | None:
+    """(p, q) = (3, 2) as p = 3, q = 2."""
+    subject, value = named.subject, named.value
+    if not isinstance(subject, Group) or not isinstance(value, Items):
+        return None
+    if len(value.members) != len(subject.items):
+        return None
+    return Items("bare", tuple(Named(s, v) for s, v in zip(subject.items, value.members, strict=True)))
+
+
+def _same_subject(gold: Named, answer: Named, rules: Rules) -> bool:
+    one, two = gold.subject, answer.subject
+    if one == two:
+        return True
+    if isinstance(two, Sym) and not isinstance(one, Sym):
+        one, two = two, one
+    if isinstance(one, Sym):
+        return isinstance(two, Call) and _stands_for(one, two, gold.value, answer.value)
+    return rules.same(one, two) is True
+
+
+def _stands_for(plain: Sym, applied: Call, *values: Answer) -> bool:
+    """y = 2x + 3 for f(x) = 2x + 3: y is the usual name of the value, unless it is used otherwise."""
+    if applied.name not in ("f", "g", "h") or len(applied.args) != 1 or plain.name != "y":
+        return False
+    used = [symbols(value.node) for value in values if isinstance(value, Scalar)]
+    return len(used) == len(values) and not any("y" in names for names in used)
+
+
+def _inequalities(gold: Inequality, answer: Inequality, rules: Rules) -> Verdict3:
+    if gold.strict != answer.strict:
+        return False
+    left, right = form_of(gold.difference), form_of(answer.difference)
+    if isinstance(left, Form) and isinstance(right, Form):
+        ratio = constant_ratio(left, right)
+        return ratio is not None and ratio > 0
+    return rules.same(gold.difference, answer.difference)
+
+
+def constant_ratio(left: Form, right: Form) -> Fraction | None:
+    """The rational c with left = c * right, or None where there is none (or it cannot be found)."""
+    try:
+        a, b = fm.poly_mul(left.num, right.den), fm.poly_mul(right.num, left.den)
+    except TooComplex:
+        return None
+    if not a or not b or a.keys() != b.keys():
+        return None
+    ratios = {a[mono] / b[mono] for mono in a}
+    return ratios.pop() if len(ratios) == 1 else None
+
+
+def _ordered(gold: Ordered, answer: Ordered, rules: Rules) -> Verdict3:
+    if gold.label != answer.label or len(gold.parts) != len(answer.parts):
+        return False
+    if gold.symmetric:
+        return matching(gold.parts, answer.parts, rules)
+    if gold.label == "ratio" and rules.settings.ratios_reduced:
+        return _proportions(gold, answer, rules)
+    return both([equal(one, two, rules) for one, two in zip(gold.parts, answer.parts, strict=True)])
+
+
+def _proportions(gold: Ordered, answer: Ordered, rules: Rules) -> Verdict3:
+    left = [part.node for part in gold.parts if isinstance(part, Scalar)]
+    right = [part.node for part in answer.parts if isinstance(part, Scalar)]
+    crossed = [
+        rules.same(Op("mul", (left[0], right[at])), Op("mul", (left[at], right[0])))
+        for at in range(len(left))
+    ]
+    return both(crossed)
+
+
+def _tables(gold: Answer, answer: Answer, rules: Rules) -> Verdict3:
+    left, right = _as_rows(gold, rules), _as_rows(answer, rules)
+    if left is None or right is None:
+        return False
+    if len(left) != len(right) or len(left[0]) != len(right[0]):
+        flexible = not (isinstance(gold, Table) and isinstance(answer, Table))
+        if not flexible or 1 not in (len(left), len(left[0])) or 1 not in (len(right), len(right[0])):
+            return False
+        left, right = [[c for row in left for c in row]], [[c for row in right for c in row]]
+        if len(left[0]) != len(right[0]):
+            return False
+    pairs = [(a, b) for one, two in zip(left, right, strict=True) for a, b in zip(one, two, strict=True)]
+    return both([rules.same(a, b) for a, b in pairs])
+
+
+def _as_rows(answer: Answer, rules: Rules) -> list[list[Node]] | None:
+    match answer:
+        case Table(rows=rows):
+            return [list(row) for row in rows]
+        case Items(shape="square" | "round", members=members) if rules.settings.list_as_vector:
+            nodes = [member.node for member in members if isinstance(member, Scalar)]
+            return [nodes] if len(nodes) == len(members) else None
+        case _:
+            return None
+
+
+def _ranges(gold: Answer, answer: Answer, rules: Rules) -> Verdict3:
+    left, right = as_reals(gold), as_reals(answer)
+    if left is None or right is None or len(left.pieces) != len(right.pieces):
+        return False
+    return both([_pieces(one, two, rules) for one, two in zip(left.pieces, right.pieces, strict=True)])
+
+
+def _pieces(gold: Piece, answer: Piece, rules: Rules) -> Verdict3:
+    if (gold.low_closed, gold.high_closed) != (answer.low_closed, answer.high_closed):
+        return False
+    return both([rules.same(gold.low, answer.low), rules.same(gold.high, answer.high)])
+
+
+_FIXED = frozenset({"round", "square"})
+
+
+def _items(gold: Items, answer: Items, rules: Rules) -> Verdict3:
+    shapes = {gold.shape, answer.shape}
+    if len(shapes) == 2 and "bare" not in shapes:
+        return False
+    if _keeps_order(gold, answer, rules):
+        if len(gold.members) != len(answer.members):
+            return False
+        pairs = zip(gold.members, answer.members, strict=True)
+        return both([equal(one, two, rules) for one, two in pairs])
+    return matching(gold.members, answer.members, rules, repeats="set" in shapes)
+
+
+def _keeps_order(gold: Items, answer: Items, rules: Rules) -> bool:
+    if gold.shape in _FIXED or answer.shape in _FIXED:
+        return not (_all_named(gold) and _all_named(answer))
+    if "set" in (gold.shape, answer.shape):
+        return False
+    names = [_all_named(gold), _all_named(answer)]
+    return rules.settings.ordered_lists or (names[0] != names[1])
+
+
+def matching(
+    gold: Sequence[Answer], answer: Sequence[Answer], rules: Rules, *, repeats: bool = False
+) -> Verdict3:
+    """Whether members pair off one to one in some order; repeats lets equal members merge, as in a set."""
+    known = _rationals(gold), _rationals(answer)
+    if known[0] is not None and known[1] is not None:
+        return set(known[0]) == set(known[1]) if repeats else sorted(known[0]) == sorted(known[1])
+    if len(gold) * len(answer) > SLOW and not rules.patient:
+        return None
+    if repeats:
+        gold, answer = _distinct(gold, rules), _distinct(answer, rules)
+    if len(gold) != len(answer):
+        return False
+    table = [[equal(one, two, rules) for two in answer] for one in gold]
+    if _pairs_off([[cell is True for cell in row] for row in table]):
+        return True
+    return None if _pairs_off([[cell is not False for cell in row] for row in table]) else False
+
+
+def _rationals(members: Sequence[Answer]) -> list[Fraction] | None:
+    """The exact values of members that are bare rationals, all of them, or None."""
+    values: list[Fraction] = []
+    for member in members:
+        if not isinstance(member, Scalar) or member.unit or as_decimal(member.node):
+            return None
+        form = form_of(member.node)
+        value = form.rational() if isinstance(form, Form) else None
+        if value is None or is_unevaluated(member.node):
+            return None
+        values.append(value)
+    return values
+
+
+def _distinct(members: Sequence[Answer], rules: Rules) -> list[Answer]:
+    kept: list[Answer] = []
+    for member in members:
+        if not any(member == other or equal(other, member, rules) is True for other in kept):
+            kept.append(member)
+    return kept
+
+
+def _pairs_off(allowed: list[list[bool]]) -> bool:
+    """Perfect matching of rows to columns by augmenting paths."""
+    owner: dict[int, int] = {}
+
+    def place(row: int, seen: set[int]) -> bool:
+        for column, fits in enumerate(allowed[row]):
+            if fits and column not in seen:
+                seen.add(column)
+                if column not in owner or place(owner[column], seen):
+                    owner[column] = row
+                    return True
+        return False
+
+    return all(place(row, set()) for row in range(len(allowed)))
+
+
+def proportional(left: Node, right: Node) -> Verdict3:
+    """Whether left = 0 and right = 0 are one equation: numerators equal up to a rational factor."""
+    if left == right:
+        return True
+    one, two = form_of(left), form_of(right)
+    if not (isinstance(one, Form) and isinstance(two, Form)):
+        return None if "complex" in (one, two) else False
+    ratio = constant_ratio(Form(cleared(one.num), fm.UNIT), Form(cleared(two.num), fm.UNIT))
+    if ratio is not None:
+        return True
+    return None if one.opaque or two.opaque or _irrational(one) or _irrational(two) else False
+
+
+def _irrational(form: Form) -> bool:
+    """True where coefficients hold radicals or pi: a constant factor may then be no rational."""
+    return any(key[0] in "pki" for mono in form.num for key, _ in mono)
+
+
+def cleared(poly: fm.Poly) -> fm.Poly:
+    """The polynomial without negative exponents: both sides multiplied by what stood below the line."""
+    lowest: dict[str, fm.Exponent] = {}
+    for mono in poly:
+        for key, exponent in mono:
+            if exponent < lowest.get(key, 0):
+                lowest[key] = exponent
+    if not lowest:
+        return poly
+    return fm.poly_mul(poly, {tuple(sorted((key, -low) for key, low in lowest.items())): Fraction(1)})

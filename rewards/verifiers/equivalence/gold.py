@@ -1,0 +1,184 @@
+"""Golds: the answer proper is taken out of what a dataset gives, read once, and kept for every sample.
+
+A gold that is no mathematics but plain words is a text gold. Knows nothing of model outputs.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from rewards.types import Reason
+from rewards.verifiers.equivalence.answers import (
+    Answer,
+    Equation,
+    Inequality,
+    Items,
+    Named,
+    Reals,
+    Scalar,
+    Table,
+)
+from rewards.verifiers.equivalence.nodes import symbols
+from rewards.verifiers.equivalence.normalise import clean, squeeze, words_of
+from rewards.verifiers.equivalence.parse import parse
+from rewards.verifiers.equivalence.settings import MAX_CHARS, EquivalenceSettings
+from rewards.verifiers.equivalence.structure import interpret
+
+_BOX = re.compile(r"\\(?:boxed|fbox)\s*\{")
+_TAG = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
+_MARK = re.compile(r"####\s*(.+)")
+_SAID = re.compile(r"(?is).*\banswer(?:\s+is|\s*:)\s*:?\s*(?=\S)")
+_CHOICE = re.compile(r"[(\[]?([A-J])[)\].:]?\Z")
+_LABELLED = re.compile(r"\(([A-J])\)\s*\S|([A-J])[.)]\s+\S")
+_BETWEEN = 40
+"""Most characters between two boxes of a gold that name one answer together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gold:
+    """A gold ready for comparison.
+
+    text is the cleaned gold; key its form for string equality; parsed is None for text and choice golds.
+    answer_type is resolved, never "auto"; choices holds the letter of a choice gold.
+    """
+
+    text: str
+    key: str
+    answer_type: str
+    parsed: Answer | None = None
+    choices: tuple[str, ...] = ()
+    count: int = 1
+    """How many values must be given: the members of a list, or the entries of the gold."""
+
+
+@lru_cache(maxsize=4096)
+def prepare_gold(gold: tuple[str, ...], answer_type: str, settings: EquivalenceSettings) -> Gold | Reason:
+    """Reads a gold once; returns Reason.NO_GOLD or INVALID_GOLD where it cannot be verified. Never raises."""
+    texts = [text for text in gold if text.strip()]
+    if not texts:
+        return Reason.NO_GOLD
+    if len(texts) != len(gold) or any(len(text) > 16 * MAX_CHARS for text in texts):
+        return Reason.INVALID_GOLD
+    parts = [core for text in texts for core in core_of(text)]
+    cleaned = [clean(part) for part in parts]
+    if not all(cleaned) or any(len(text) > MAX_CHARS for text in cleaned):
+        return Reason.INVALID_GOLD
+    if len(cleaned) == 1:
+        return _single(cleaned[0], answer_type, settings)
+    return _several(cleaned, settings)
+
+
+def core_of(text: str) -> list[str]:
+    """The answers inside a gold: contents of its boxes, tag or marker, else the text itself."""
+    tagged = _TAG.findall(text)
+    if tagged:
+        text = tagged[-1]
+    boxes = boxes_of(text)
+    if boxes:
+        return boxes
+    marked = _MARK.findall(text)
+    if marked:
+        return [marked[-1]]
+    said = _SAID.match(text)
+    return [text[said.end() :]] if said else [text]
+
+
+def boxes_of(text: str) -> list[str]:
+    """Contents of the last box and of the different boxes that stand close before it, in reading order."""
+    found: list[tuple[int, int, str]] = []
+    for match in _BOX.finditer(text):
+        depth = 1
+        for at in range(match.end(), len(text)):
+            depth += (text[at] == "{") - (text[at] == "}")
+            if depth == 0:
+                found.append((match.start(), at + 1, text[match.end() : at].strip()))
+                break
+    outer = [box for box in found if not any(o[0] < box[0] and box[1] <= o[1] for o in found)]
+    kept: list[tuple[int, int, str]] = []
+    for box in reversed(outer):
+        if kept and kept[-1][0] - box[1] > _BETWEEN:
+            break
+        kept.append(box)
+    contents = [content for _, _, content in reversed(kept)]
+    return list(dict.fromkeys(contents))
+
+
+def _single(text: str, answer_type: str, settings: EquivalenceSettings) -> Gold | Reason:
+    if not any(char.isalnum() or char in "\\∞∅{" for char in text):
+        return Reason.INVALID_GOLD
+    words = words_of(text)
+    letter = _CHOICE.match(words) or (_LABELLED.match(words) if answer_type in ("auto", "choice") else None)
+    if answer_type == "choice" or (answer_type == "auto" and letter):
+        if letter is None:
+            return Reason.INVALID_GOLD
+        chosen = next(group for group in letter.groups() if group)
+        return Gold(text, squeeze(text), "choice", choices=(chosen,))
+    as_text = Gold(text, squeeze(text), "text")
+    if answer_type == "text":
+        return as_text
+    try:
+        parsed = interpret(parse(text, settings, trusted=True))
+    except ValueError:
+        return as_text if answer_type == "auto" else Reason.INVALID_GOLD
+    parsed = _stated(parsed, answer_type)
+    if parsed is None:
+        return Reason.INVALID_GOLD
+    return Gold(text, squeeze(text), type_of(parsed), parsed, count=count_of(parsed))
+
+
+def _several(texts: list[str], settings: EquivalenceSettings) -> Gold | Reason:
+    members: list[Answer] = []
+    for text in texts:
+        try:
+            members.append(interpret(parse(text, settings, trusted=True)))
+        except ValueError:
+            return Reason.INVALID_GOLD
+    joined = ", ".join(texts)
+    flat = [
+        one for m in members for one in (m.members if isinstance(m, Items) and m.shape == "bare" else (m,))
+    ]
+    return Gold(joined, squeeze(joined), "set", Items("bare", tuple(flat)), count=len(flat))
+
+
+def _stated(parsed: Answer, answer_type: str) -> Answer | None:
+    """The answer under the type a dataset states, or None where the two cannot agree."""
+    shapes = {"set": "set", "tuple": "round"}
+    if answer_type in shapes and isinstance(parsed, Items) and parsed.shape == "bare":
+        return replace(parsed, shape=shapes[answer_type])
+    if answer_type == "number" and type_of(parsed) not in ("number", "equation"):
+        return None
+    return parsed
+
+
+def type_of(answer: Answer) -> str:
+    """The answer type of a typed answer."""
+    match answer:
+        case Scalar(node=node):
+            return "expression" if symbols(node) else "number"
+        case Named(equation=None, value=value) if not isinstance(value, Scalar):
+            return type_of(value)
+        case Named() | Equation() | Inequality():
+            return "equation"
+        case Items(shape="round" | "square"):
+            return "tuple"
+        case Items():
+            return "set"
+        case Reals():
+            return "interval"
+        case Table():
+            return "matrix"
+        case _:
+            return "expression"
+
+
+def count_of(answer: Answer) -> int:
+    """How many values an answer lists."""
+    match answer:
+        case Named(value=value):
+            return count_of(value)
+        case Items(shape="bare" | "set", members=members):
+            return len(members)
+        case _:
+            return 1

@@ -1,0 +1,375 @@
+"""Tree to typed answer: which list is a tuple, which bracket an interval, which equation names a value."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from rewards.verifiers.equivalence.answers import (
+    Answer,
+    Equation,
+    Inequality,
+    Items,
+    Named,
+    Ordered,
+    Piece,
+    Reals,
+    Scalar,
+    Table,
+)
+from rewards.verifiers.equivalence.cursor import ParseError
+from rewards.verifiers.equivalence.forms import Form
+from rewards.verifiers.equivalence.matrices import fold, has_matrix
+from rewards.verifiers.equivalence.nodes import (
+    DOTS,
+    BaseN,
+    Call,
+    Const,
+    Group,
+    Matrix,
+    Node,
+    Num,
+    Op,
+    Quantity,
+    Ratio,
+    Rel,
+    Seq,
+    Sym,
+    neg,
+    num,
+    symbols,
+    walk,
+)
+from rewards.verifiers.equivalence.probe import number
+from rewards.verifiers.equivalence.reals import REAL_LINE, from_points, intersect, interval, subtract, unite
+from rewards.verifiers.equivalence.scalars import form_of, same_value
+from rewards.verifiers.equivalence.settings import EquivalenceSettings
+
+_SETTINGS = EquivalenceSettings()
+_ORDER = {"<": True, ">": True, "<=": False, ">=": False}
+_FLIPPED = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}
+
+
+def interpret(node: Node) -> Answer:
+    """The typed answer a tree stands for; raises ParseError where it stands for none."""
+    match node:
+        case Seq(items=items, joiner=joiner):
+            return _listed(items, joiner)
+        case Group():
+            return _bracketed(node)
+        case Rel(ops=ops, terms=terms):
+            return _related(ops, terms)
+        case Matrix(rows=rows):
+            return Table(rows)
+        case Ratio(items=items):
+            return Ordered("ratio", tuple(Scalar(item) for item in items))
+        case BaseN(digits=digits, base=base):
+            return Ordered(f"base {base}", (Scalar(num(int(digits, 36))),))
+        case Quantity(value=value, unit=unit):
+            return _quantity(interpret(value), unit)
+        case Op(kind="union" | "inter" | "minus", args=(left, right)):
+            return _combined(node.kind, interpret(left), interpret(right))
+        case Op(kind="deg", args=(inner,)):
+            return Scalar(inner, "deg")
+        case Const(name="R"):
+            return REAL_LINE
+        case _:
+            return _scalar(node)
+
+
+def _quantity(answer: Answer, unit: str) -> Answer:
+    match answer:
+        case Scalar(node=node, unit=""):
+            return Scalar(node, unit)
+        case Ordered(label="ratio", parts=parts) if unit in ("a.m.", "p.m.", "am", "pm") and len(parts) == 2:
+            return _clock(parts, afternoon=unit[0] == "p")
+        case Ordered(label="ratio"):
+            return answer
+        case _:
+            raise ParseError("words behind a list")
+
+
+def _clock(parts: tuple[Answer, ...], *, afternoon: bool) -> Answer:
+    """08:34 p.m. is 20:34."""
+    hour = parts[0]
+    if not (isinstance(hour, Scalar) and isinstance(hour.node, Num) and 1 <= hour.node.value <= 12):
+        raise ParseError("no time of day")
+    return Ordered("ratio", (Scalar(num(hour.node.value % 12 + 12 * afternoon)), parts[1]))
+
+
+def _scalar(node: Node) -> Answer:
+    if has_matrix(node):
+        return fold(node)
+    spread = expand_signs(node)
+    if len(spread) > 1:
+        return Items("bare", tuple(Scalar(one) for one in spread))
+    for part in walk(node):
+        if isinstance(part, Group | Seq | Rel | Matrix | Ratio | BaseN | Quantity):
+            raise ParseError(f"{type(part).__name__} inside an expression")
+        if part == DOTS:
+            return Ordered("dots", (Scalar(node),)) if node == DOTS else _refuse_dots()
+    if (
+        isinstance(node, Op)
+        and node.kind == "neg"
+        and isinstance(node.args[0], Op)
+        and node.args[0].kind == "deg"
+    ):
+        return Scalar(neg(node.args[0].args[0]), "deg")
+    return Scalar(node)
+
+
+def _refuse_dots() -> Answer:
+    raise ParseError("an expression that trails off")
+
+
+def expand_signs(node: Node) -> tuple[Node, ...]:
+    """The values of an expression with plus-minus signs: all signs move together, mp against pm."""
+    kinds = {part.kind for part in walk(node) if isinstance(part, Op)} & {"pm", "mp"}
+    if not kinds:
+        return (node,)
+    return (_signed(node, plus=True), _signed(node, plus=False))
+
+
+def _signed(node: Node, *, plus: bool) -> Node:
+    match node:
+        case Op(kind="pm" | "mp", args=args):
+            positive = plus == (node.kind == "pm")
+            last = _signed(args[-1], plus=plus)
+            last = last if positive else neg(last)
+            return last if len(args) == 1 else Op("add", (_signed(args[0], plus=plus), last))
+        case Op(kind=kind, args=args):
+            return Op(kind, tuple(_signed(arg, plus=plus) for arg in args))
+        case Call(name=name, args=args):
+            return Call(name, tuple(_signed(arg, plus=plus) for arg in args))
+        case _:
+            return node
+
+
+def _listed(items: tuple[Node, ...], joiner: str) -> Answer:
+    members = [_semicolon_member(item) if joiner == ";" else interpret(item) for item in items]
+    if members and isinstance(members[0], Named) and all(isinstance(m, Scalar) for m in members[1:]):
+        first = members[0]
+        if isinstance(first.value, Scalar) and len(members) > 1:  # n = 1, 2, 3
+            return Named(first.subject, Items("bare", (first.value, *members[1:])))
+    subjects = {member.subject for member in members if isinstance(member, Named)}
+    if len(subjects) == 1 and all(isinstance(member, Named) for member in members):
+        values = [member.value for member in members if isinstance(member, Named)]
+        return Named(next(iter(subjects)), _joined(values, joiner))
+    return _joined(members, joiner)
+
+
+def _semicolon_member(item: Node) -> Answer:
+    """Between semicolons, commas make points: 1,2;3,4 is two points."""
+    answer = interpret(item)
+    return Items("round", answer.members) if isinstance(answer, Items) and answer.shape == "bare" else answer
+
+
+def _joined(members: list[Answer], joiner: str) -> Answer:
+    ranges = [member for member in members if isinstance(member, Reals) and not member.brackets]
+    if joiner in ("or", "and") and len(ranges) == len(members) and _orderable(*ranges):
+        total = ranges[0]
+        for member in ranges[1:]:
+            total = (unite if joiner == "or" else intersect)(total, member)
+        return total
+    return Items("bare", tuple(_flattened(members)))
+
+
+def _flattened(members: list[Answer]) -> list[Answer]:
+    """1, \\pm 2 is a list of three."""
+    flat: list[Answer] = []
+    for member in members:
+        if isinstance(member, Items) and member.shape == "bare":
+            flat.extend(member.members)
+        else:
+            flat.append(member)
+    return flat
+
+
+def _bracketed(node: Group) -> Answer:
+    if node.open == "{":
+        if len(node.items) == 1 and isinstance(node.items[0], Rel) and node.items[0].ops[0] == "mid":
+            raise ParseError("a set given by a condition")
+        return Items("set", tuple(_flattened([interpret(item) for item in node.items])))
+    endless = any(_is_infinite(item) for item in node.items)
+    if len(node.items) == 2 and ((node.open == "(") != (node.close == ")") or endless):
+        return interval(node.items[0], node.items[1], node.open == "[", node.close == "]")
+    shape = "round" if node.open == "(" else "square"
+    members = tuple(interpret(item) for item in node.items)
+    if shape == "square" and len({len(m.members) for m in members if isinstance(m, Items)}) == 1:
+        rows = [m.members for m in members if isinstance(m, Items) and m.shape == "square"]
+        if len(rows) == len(members) and all(isinstance(cell, Scalar) for row in rows for cell in row):
+            return Table(tuple(tuple(c.node for c in row if isinstance(c, Scalar)) for row in rows))
+    return Items(shape, members)
+
+
+def _is_infinite(node: Node) -> bool:
+    return any(part == Const("oo") for part in walk(node))
+
+
+def _combined(kind: str, left: Answer, right: Answer) -> Answer:
+    if isinstance(left, Named):
+        return Named(left.subject, _combined(kind, left.value, right))
+    if isinstance(left, Items) and isinstance(right, Items) and left.shape == right.shape == "set":
+        if kind == "union":
+            return Items("set", left.members + right.members)
+        return Ordered(kind, (left, right), symmetric=kind == "inter")
+    one, two = as_reals(left), as_reals(right)
+    if one is None or two is None or not _orderable(one, two):
+        return Ordered(kind, (left, right), symmetric=kind != "minus")
+    return {"union": unite, "inter": intersect, "minus": subtract}[kind](one, two)
+
+
+def _orderable(*sets: Reals) -> bool:
+    ends = [end for one in sets for piece in one.pieces for end in (piece.low, piece.high)]
+    return all(_is_infinite(end) or number(end) is not None for end in ends)
+
+
+def as_reals(answer: Answer) -> Reals | None:
+    """The answer as a set of reals, where it can be one: an interval's brackets, a finite set of numbers."""
+    match answer:
+        case Reals():
+            return answer
+        case Items(shape="round" | "square", members=(Scalar(node=low), Scalar(node=high))):
+            closed = answer.shape == "square"
+            return Reals((Piece(low, high, closed, closed),), brackets=True)
+        case Items(shape="set", members=members):
+            nodes = [m.node for m in members if isinstance(m, Scalar)]
+            return from_points(nodes) if len(nodes) == len(members) else None
+        case Scalar(node=Const(name="empty")):
+            return Reals(())
+        case _:
+            return None
+
+
+def _related(ops: tuple[str, ...], terms: tuple[Node, ...]) -> Answer:
+    kinds = set(ops)
+    if kinds <= {"="}:
+        return _equality(terms)
+    if kinds <= {"=", "~"}:
+        return _approximate(ops, terms)
+    if kinds <= _ORDER.keys() and len(ops) <= 2:
+        return _ordering(ops, terms)
+    if ops == ("in",):
+        value = interpret(terms[1])
+        return Named(terms[0], value) if symbols(terms[0]) else Ordered("in", (interpret(terms[0]), value))
+    if ops == ("!=",) and _is_subject(terms[0]) and number(terms[1]) is not None:
+        return Named(terms[0], subtract(REAL_LINE, from_points([terms[1]])))
+    symmetric = len(ops) == 1 and ops[0] in ("!=", "equiv", "cong", "parallel", "perp")
+    return Ordered(" ".join(ops), tuple(interpret(term) for term in terms), symmetric=symmetric)
+
+
+def _is_subject(node: Node) -> bool:
+    """True for what can be given a value: a symbol, f(x), |AB|, AB, angle ABC, a ratio of such."""
+    match node:
+        case Sym():
+            return True
+        case Call(name="abs", args=(inner,)):
+            return _is_label(inner)
+        case Call(name=name, args=args):
+            return len(name) == 1 and not any(isinstance(arg, Group) for arg in args)
+        case Group(items=items) | Ratio(items=items):
+            return all(_is_subject(item) for item in items)
+        case Op(kind="mul" | "div", args=args):
+            return all(_is_label(arg) for arg in args)
+        case _:
+            return False
+
+
+def _is_label(node: Node) -> bool:
+    """Capital letters set side by side name a segment or an angle."""
+    if isinstance(node, Op) and node.kind == "mul":
+        return all(_is_label(arg) for arg in node.args)
+    return isinstance(node, Sym) and (node.name[:1].isupper() or node.name in ("angle", "triangle"))
+
+
+def _equality(terms: tuple[Node, ...]) -> Answer:
+    subject, last = terms[0], terms[-1]
+    if not symbols(subject) and _is_subject(last) and len(terms) == 2:
+        subject, last = last, subject
+    for middle in terms[1:-1]:
+        if same_value(middle, last, _SETTINGS) is False:
+            raise ParseError("a chain that contradicts itself")
+    if not symbols(subject):
+        if same_value(subject, last, _SETTINGS) is False or symbols(last):
+            raise ParseError("an equation that does not hold")
+        return interpret(last)
+    if isinstance(subject, Ratio) or (isinstance(last, Group | Seq | Matrix | Op) and _names_set(last)):
+        return Named(subject, interpret(last))
+    if _is_subject(subject) and not (isinstance(subject, Sym) and subject.name in symbols(last)):
+        value = interpret(last)
+        return Named(subject, value, _difference(subject, last) if isinstance(value, Scalar) else None)
+    if len(terms) > 2:
+        raise ParseError("a chain of equations")
+    return Equation(_difference(subject, last))
+
+
+def _names_set(node: Node) -> bool:
+    return not isinstance(node, Op) or node.kind in ("union", "inter", "minus")
+
+
+def _difference(left: Node, right: Node) -> Node:
+    return Op("add", (left, neg(right)))
+
+
+def _approximate(ops: tuple[str, ...], terms: tuple[Node, ...]) -> Answer:
+    """Keeps the exact side: x = sqrt(3)/3 ~ 0.577 is sqrt(3)/3, once 0.577 is near it."""
+    cut = ops.index("~")
+    exact, rough = terms[cut], terms[-1]
+    if cut == 0 and symbols(exact):
+        return _equality((exact, rough))
+    a, b = number(exact), number(rough)
+    if a is not None and b is not None and abs(a - b) > 0.01 * max(abs(a), abs(b)):
+        raise ParseError("an approximation that is far off")
+    head = terms[: cut + 1]
+    return _equality(head) if len(head) > 1 else interpret(exact)
+
+
+def _ordering(ops: tuple[str, ...], terms: tuple[Node, ...]) -> Answer:
+    if len(ops) == 2:
+        if ops[0][0] != ops[1][0]:
+            raise ParseError("a chain of inequalities that turns")
+        if ops[0][0] == ">":
+            terms, ops = terms[::-1], (_FLIPPED[ops[1]], _FLIPPED[ops[0]])
+        low, middle, high = terms
+        if symbols(low) or symbols(high) or not symbols(middle):
+            parts = tuple(interpret(term) for term in terms)
+            return Ordered(" ".join(ops), parts)
+        return Named(middle, interval(low, high, not _ORDER[ops[0]], not _ORDER[ops[1]]))
+    (op,) = ops
+    left, right = terms
+    if not symbols(left) and symbols(right):
+        left, right, op = right, left, _FLIPPED[op]
+    if not symbols(right) and symbols(left):
+        bounded = _half_line(left, right, op)
+        if bounded is not None:
+            return bounded
+    larger, smaller = (left, right) if op[0] == ">" else (right, left)
+    return Inequality(_difference(larger, smaller), _ORDER[op])
+
+
+def _half_line(left: Node, right: Node, op: str) -> Answer | None:
+    """x > 3 as a ray; a x + b > c in one symbol is solved for it."""
+    if not _is_subject(left):
+        solved = _linear(_difference(left, right))
+        if solved is None:
+            return None
+        name, slope, root = solved
+        left, right = Sym(name), root
+        op = _FLIPPED[op] if slope < 0 else op
+    infinite = Const("oo")
+    if op[0] == ">":
+        return Named(left, interval(right, infinite, op == ">=", False))
+    return Named(left, interval(neg(infinite), right, False, op == "<="))
+
+
+def _linear(difference: Node) -> tuple[str, Fraction, Node] | None:
+    """(symbol, slope, root) of a linear form with rational coefficients in one symbol."""
+    form = form_of(difference)
+    names = symbols(difference)
+    if not isinstance(form, Form) or len(names) != 1 or form.den != {(): Fraction(1)}:
+        return None
+    (name,) = names
+    slope = form.num.get((("x" + name, 1),), Fraction(0))
+    offset = form.num.get((), Fraction(0))
+    if not slope or len(form.num) > 1 + (() in form.num):
+        return None
+    return name, slope, num(-offset / slope)
