@@ -62,7 +62,7 @@ def gae(rewards: Tensor, values: Tensor, mask: Tensor, gamma: float, lam: float)
     for t in reversed(range(v.shape[1])):
         delta = r[:, t] + gamma * next_value - v[:, t]
         # Masked columns are 0 throughout, so what follows the last token is 0 as well.
-        following = torch.where(mask[:, t], delta + gamma * lam * following, 0.0)
+        following = delta + gamma * lam * following
         next_value = v[:, t]
         advantages[:, t] = following
     return advantages.float(), torch.where(mask, advantages + v, 0.0).float()

@@ -25,7 +25,7 @@ UNBOUNDED = {"clip_low": None, "clip_high": None}
 SETTINGS = [
     LossSettings(clip_high=0.28),
     LossSettings(ratio="sequence", clip_low=3e-4, clip_high=4e-4),
-    LossSettings(objective="cispo", clip_low=1.0, clip_high=0.3),
+    LossSettings(objective="cispo", clip_low=0.2, clip_high=0.3),
     LossSettings(objective="sapo", clip_low=None, clip_high=None),
     LossSettings(kl_coefficient=0.04, kl_estimator="k3"),
     LossSettings(kl_coefficient=0.04, kl_estimator="k3_corrected"),
@@ -521,6 +521,9 @@ def test_trap_28_gradient_at_a_capped_and_at_a_clipped_token() -> None:
     output, grad = gradient(one_token(7.0, -1.5), replace(clip, dual_clip=3.0))
     assert output.loss.item() == pytest.approx(3 * 1.5)
     assert grad.item() == 0
+    # It is for negative advantages only.
+    output, _ = gradient(one_token(1.1, 1.5), replace(clip, dual_clip=3.0))
+    assert output.loss.item() == pytest.approx(-1.1 * 1.5)
 
 
 def test_trap_28_the_sequence_ratio_spreads_its_gradient_over_the_row() -> None:
