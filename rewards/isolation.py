@@ -18,7 +18,6 @@ after an overrun, retire after `RETIRE_AFTER` items and end with the process. PO
 from __future__ import annotations
 
 import atexit
-import importlib
 import json
 import os
 import pickle
@@ -32,7 +31,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import IO, cast
+from typing import IO, Any, cast
 
 from rewards.errors import ConfigError
 from rewards.types import Reason
@@ -72,6 +71,22 @@ class Outcome:
     note: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a worker is asked: to call target on item."""
+
+    target: str
+    item: object
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """What a call asks for: the function, and the modules to import before any item's clock runs."""
+
+    target: str
+    modules: tuple[str, ...]
+
+
 class _DiedError(Exception):
     """The worker ended, or never started; status is its exit status, negative for a signal."""
 
@@ -89,7 +104,7 @@ class _Worker:
 
     def __init__(self, limits: Limits) -> None:
         self.served = 0
-        self.prepared: set[str] = set()  # targets it has imported
+        self.prepared: set[tuple[str, ...]] = set()  # modules it has imported
         environment = {
             **os.environ,
             "PYTHONHASHSEED": "0",
@@ -163,20 +178,20 @@ class _Pool:
         for _ in range(workers):
             self._places.put(None)
 
-    def run(self, target: str, items: Sequence[object]) -> list[Outcome]:
+    def run(self, job: _Job, items: Sequence[object]) -> list[Outcome]:
         if len(items) == 1:
-            return [self._run_one(target, items[0])]
+            return [self._run_one(job, items[0])]
         with ThreadPoolExecutor(min(self._size, len(items)), "isolation") as threads:
-            return list(threads.map(self._run_one, [target] * len(items), items))
+            return list(threads.map(self._run_one, [job] * len(items), items))
 
-    def _run_one(self, target: str, item: object) -> Outcome:
+    def _run_one(self, job: _Job, item: object) -> Outcome:
         worker = self._places.get()
         try:
             for attempt in range(2):
                 fresh = worker is None
                 if worker is None:
                     worker = _Worker(self._limits)
-                outcome = self._attempt(worker, target, item)
+                outcome = self._attempt(worker, job, item)
                 if outcome.reason not in (None, Reason.INTERNAL, Reason.TOO_LARGE):
                     worker.kill()
                     worker = None
@@ -197,15 +212,15 @@ class _Pool:
         finally:
             self._places.put(worker)
 
-    def _attempt(self, worker: _Worker, target: str, item: object) -> Outcome:
+    def _attempt(self, worker: _Worker, job: _Job, item: object) -> Outcome:
         try:
-            if target not in worker.prepared:
-                ready = cast("Outcome", worker.ask(target, _START_SECONDS))
+            if job.modules not in worker.prepared:
+                ready = cast("Outcome", worker.ask(job.modules, _START_SECONDS))
                 if ready.reason is not None:
-                    return Outcome(reason=Reason.INTERNAL, note=f"{target}: {ready.note or ready.reason}")
-                worker.prepared.add(target)
+                    return Outcome(reason=Reason.INTERNAL, note=f"{job.target}: {ready.note or ready.reason}")
+                worker.prepared.add(job.modules)
             worker.served += 1
-            return cast("Outcome", worker.ask((target, item), self._limits.wall_seconds))
+            return cast("Outcome", worker.ask(Request(job.target, item), self._limits.wall_seconds))
         except _OverdueError:
             return Outcome(reason=Reason.WALL_CLOCK, note=f"no reply in {self._limits.wall_seconds:g} s")
         except _DiedError as death:
@@ -229,12 +244,17 @@ _pools_lock = threading.Lock()
 
 
 def run_isolated(
-    target: str, items: Sequence[object], *, limits: Limits = Limits(), workers: int = 2
+    target: str,
+    items: Sequence[object],
+    *,
+    preload: Sequence[str] = (),
+    limits: Limits = Limits(),
+    workers: int = 2,
 ) -> list[Outcome]:
     """Calls `target` ("module:function") on every item in worker processes; one Outcome an item, in order.
 
-    Items and results are pickled; the function must be importable by name. Callable from any thread. The call
-    returns within about wall_seconds for every round of `workers` items.
+    Items and results are pickled. preload names modules that the function imports late, to be loaded before
+    any item's clock runs. Returns within about wall_seconds for every round of `workers` items.
 
     >>> [outcome.value for outcome in run_isolated("math:sqrt", [4.0, 9.0])]
     [2.0, 3.0]
@@ -245,7 +265,7 @@ def run_isolated(
         return []
     with _pools_lock:
         pool = _pools.setdefault((workers, limits), _Pool(workers, limits))
-    return pool.run(target, items)
+    return pool.run(_Job(target, (target.partition(":")[0], *preload)), items)
 
 
 def close_workers() -> None:
@@ -264,22 +284,16 @@ def _forget_workers() -> None:
     _pools.clear()
 
 
-def guarded(target: str, item: object) -> Outcome:
-    """The boundary, in the child: whatever the function does becomes an Outcome."""
+def guarded(function: Callable[[Any], object], item: object) -> Outcome:
+    """The boundary, in the child or the caller: whatever the function does to the item becomes an Outcome."""
     try:
-        return Outcome(resolve(target)(item))
+        return Outcome(function(item))
     except MemoryError:
         return Outcome(reason=Reason.MEMORY)
     except RecursionError:
         return Outcome(reason=Reason.TOO_LARGE, note="nested too deeply")
     except Exception as error:  # noqa: BLE001 - an unknown failure is ours: reported per item, never raised
         return Outcome(reason=Reason.INTERNAL, note=f"{type(error).__name__}: {error}"[:_NOTE])
-
-
-def resolve(target: str) -> Callable[[object], object]:
-    """The function named "module:function"."""
-    module, _, name = target.partition(":")
-    return cast("Callable[[object], object]", getattr(importlib.import_module(module), name))
 
 
 atexit.register(close_workers)

@@ -6,14 +6,16 @@ its CPU time (user and system) is ended by SIGPROF together with the process, wh
 
 from __future__ import annotations
 
+import importlib
 import os
 import pickle
 import resource
 import signal
 import sys
+from collections.abc import Callable
 from typing import BinaryIO, cast
 
-from rewards.isolation import Outcome, guarded, resolve
+from rewards.isolation import Outcome, Request, guarded
 
 _HEADER = 8
 
@@ -31,20 +33,25 @@ def main() -> None:
     os.dup2(silence, 0)  # what is judged can neither read requests nor print replies
     os.dup2(silence, 1)
     while (message := _receive(requests)) is not None:
-        if isinstance(message, str):
-            reply = _reply(guarded("rewards.worker:prepare", message))
-        else:
-            target, item = cast("tuple[str, object]", message)
+        if isinstance(message, Request):
             signal.setitimer(signal.ITIMER_PROF, cpu_seconds)
-            reply = _reply(guarded(target, item))
+            reply = _reply(guarded(_call, message))
             signal.setitimer(signal.ITIMER_PROF, 0)
+        else:
+            reply = _reply(guarded(_load, message))
         replies.write(len(reply).to_bytes(_HEADER, "big") + reply)
         replies.flush()
 
 
-def prepare(target: str) -> None:
-    """Imports the target, before any item's clock runs."""
-    resolve(target)
+def _load(modules: tuple[str, ...]) -> None:
+    for module in modules:
+        importlib.import_module(module)
+
+
+def _call(request: Request) -> object:
+    module, _, name = request.target.partition(":")
+    function = cast("Callable[[object], object]", getattr(importlib.import_module(module), name))
+    return function(request.item)
 
 
 def _receive(requests: BinaryIO) -> object | None:
@@ -56,5 +63,5 @@ def _receive(requests: BinaryIO) -> object | None:
 
 def _reply(outcome: Outcome) -> bytes:
     """The pickled outcome; a result that cannot be pickled is a failure like any other."""
-    packed = guarded("pickle:dumps", outcome)
+    packed = guarded(pickle.dumps, outcome)
     return cast("bytes", packed.value) if packed.reason is None else pickle.dumps(packed)

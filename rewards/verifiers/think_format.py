@@ -1,10 +1,10 @@
 r"""Pays for the layout that the system prompt asks for; never reads what was thought or answered.
 
 Strict by default: one thought, at the start, closed, not empty, followed by a non-empty answer. In the
-`boxed` style the answer holds a closed, non-empty box, in the `tags` style it is one answer block with nothing but
-white space around. White space, carriage returns and trailing end-of-turn tokens are no fault, and what
-the template already wrote is not the model's doing. Tags inside code or quotes count like any other: a policy
-can do without them. Partial credit is for policies that rarely pass (see `tag_share`).
+`boxed` style the answer holds a closed, non-empty box; in the `tags` style it is one answer block with
+nothing but white space around it. White space, carriage returns and trailing end-of-turn tokens are no fault,
+and what the template already wrote is not the model's doing. Tags inside code or quotes count like any other:
+a policy can do without them. Partial credit is for policies that rarely pass (see `tag_share`).
 """
 
 from __future__ import annotations
