@@ -50,6 +50,7 @@ METRICS: dict[str, str] = {
     "entropy": "entropy of the next-token distribution at the sampling temperature, mean over tokens, nats",
     "update/skipped": "updates left out: the gradient was not finite, or no completion had an advantage",
     "grad_norm": "norm of the gradient before clipping",
+    "update/skipped": "updates of the step that were left out: no signal at all, or a gradient not finite",
     "learning_rate": "learning rate of this update",
     "clip_ratio/low_mean": "share of tokens held back because their ratio fell below 1 - epsilon",
     "clip_ratio/high_mean": "share of tokens held back because their ratio rose above 1 + epsilon",

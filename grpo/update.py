@@ -124,10 +124,9 @@ class Updater:
             batches, weights = [[0]], torch.zeros_like(weights)
         prepared = [self._prepare(prompts, [rows[i] for i in batch], weights[batch]) for batch in batches]
         metrics = [self._optimiser_step(prepared) for _ in range(self.settings.updates_per_rollout)]
-        return {name: metrics[0][name] for name in metrics[0]} | {
-            "grad_norm": max(m["grad_norm"] for m in metrics),
-            "update/skipped": sum(m["update/skipped"] for m in metrics),
-            "learning_rate": self.trainable.scheduler.get_last_lr()[0],
+        rate = self.trainable.scheduler.get_last_lr()[0]
+        return {name: _over_updates(name, [m[name] for m in metrics]) for name in metrics[0]} | {
+            "learning_rate": rate
         }
 
     def _moves(self, row: TrainRow) -> bool:
@@ -235,6 +234,12 @@ def micro_batches(
         longest[prompt_index[i]] = max(longest.get(prompt_index[i], 0), lengths[i])
     order = sorted(kept, key=lambda i: (-longest[prompt_index[i]], prompt_index[i], -lengths[i], i))
     return [order[start : start + rows] for start in range(0, len(order), rows)]
+
+
+def _over_updates(name: str, values: Sequence[float]) -> float:
+    if name == "update/skipped":
+        return sum(values)
+    return max(values) if name.endswith("/max") or name.endswith("_max") else sum(values) / len(values)
 
 
 def _accumulate(sums: dict[str, float], more: dict[str, Tensor]) -> None:
