@@ -1,4 +1,4 @@
-"""Rows of a step -> padded tensors, micro-batches, and the weight of each row in the step's loss.
+"""Rows of a step -> padded tensors, and the weight of each row in the step's loss.
 
 The weights carry the aggregation and are computed once over the whole step: a micro-batch's loss is a plain
 weighted sum, so gradients of any split into micro-batches and ranks add up to the same step. Knows nothing
@@ -26,21 +26,6 @@ class StepTotals:
 
     def __add__(self, other: StepTotals) -> StepTotals:
         return StepTotals(self.rows + other.rows, self.tokens + other.tokens, self.prompts + other.prompts)
-
-
-@dataclass(frozen=True, slots=True)
-class CompletionBatch:
-    """Right-padded rows.
-
-    token_ids: (B, T) int64. mask: (B, T) bool, True on trained tokens. advantages, sampling_logprobs: (B, T)
-    float32, 0 on padding. lengths: (B,) int64 of the completions, trained or not.
-    """
-
-    token_ids: Tensor
-    mask: Tensor
-    advantages: Tensor
-    sampling_logprobs: Tensor
-    lengths: Tensor
 
 
 def step_totals(lengths: Tensor, prompt_index: Tensor) -> StepTotals:
@@ -81,41 +66,6 @@ def row_weights(
     return torch.where(n > 0, weights, 0.0)
 
 
-def collate(
-    token_ids: Sequence[Tensor],
-    advantages: Sequence[Tensor],
-    sampling_logprobs: Sequence[Tensor],
-    trained: Sequence[bool] | None = None,
-    pad_id: int = 0,
-) -> CompletionBatch:
-    """Pads B rows on the right. The mask comes from lengths, never from ids: the pad id may be the stop id.
-
-    Args:
-        token_ids: B tensors (n_i,) int64, the sampled ids as they are.
-        advantages: B tensors (n_i,).
-        sampling_logprobs: B tensors (n_i,).
-        trained: B flags; False leaves all tokens of a row out of the loss (truncated rows, for one); None is
-            all True.
-        pad_id: what fills token_ids; any valid id.
-
-    Raises:
-        ValueError: when the tensors of a row differ in length.
-    """
-    flags = list(trained) if trained is not None else [True] * len(token_ids)
-    for i, row in enumerate(zip(token_ids, advantages, sampling_logprobs, strict=True)):
-        if len({x.shape for x in row}) != 1:
-            raise ValueError(f"row {i}: ids, advantages and logprobs differ: {[tuple(x.shape) for x in row]}")
-    lengths = torch.tensor([x.numel() for x in token_ids], dtype=torch.int64)
-    mask = length_mask(lengths) & torch.tensor(flags, dtype=torch.bool)[:, None]
-    return CompletionBatch(
-        token_ids=pad_rows(token_ids, pad_id, torch.int64),
-        mask=mask,
-        advantages=pad_rows(advantages, 0.0, torch.float32),
-        sampling_logprobs=pad_rows(sampling_logprobs, 0.0, torch.float32),
-        lengths=lengths,
-    )
-
-
 def pad_rows(rows: Sequence[Tensor], value: float, dtype: torch.dtype) -> Tensor:
     """(B, T) the rows (n_i,), filled on the right to the longest."""
     width = max((row.numel() for row in rows), default=0)
@@ -123,22 +73,6 @@ def pad_rows(rows: Sequence[Tensor], value: float, dtype: torch.dtype) -> Tensor
     for i, row in enumerate(rows):
         padded[i, : row.numel()] = row
     return padded
-
-
-def length_mask(lengths: Tensor) -> Tensor:
-    """(B, T) bool, True at t < lengths[i]; T is the longest."""
-    width = int(lengths.max()) if lengths.numel() else 0
-    return torch.arange(width, device=lengths.device) < lengths[:, None]
-
-
-def micro_batches(lengths: Sequence[int], rows: int) -> list[list[int]]:
-    """Row indices in micro-batches of at most `rows`, longest first: neighbours pad each other little.
-
-    Only a matter of speed and memory: row weights make every split add up to one gradient. The longest rows
-    come first, so a limit too high for the memory shows at once.
-    """
-    order = sorted(range(len(lengths)), key=lambda i: (-lengths[i], i))
-    return [order[start : start + rows] for start in range(0, len(order), rows)]
 
 
 def _sequence_mean(n: Tensor, prompt: Tensor, max_length: int, totals: StepTotals) -> Tensor:

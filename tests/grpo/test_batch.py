@@ -1,4 +1,4 @@
-"""Row weights, padding and micro-batches: each mean from its definition, and traps 5, 16 and 25."""
+"""Row weights and padding: each mean from its definition, and traps 16 and 25."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import reference
 import torch
 
 from grpo.algorithm import AGGREGATIONS
-from grpo.batch import StepTotals, collate, length_mask, micro_batches, pad_rows, row_weights, step_totals
+from grpo.batch import StepTotals, pad_rows, row_weights, step_totals
 from rewards.errors import ConfigError
 
 LENGTHS = torch.tensor([3, 4, 2])
@@ -93,70 +93,10 @@ def test_an_unknown_aggregation_is_refused_with_the_nearest_name() -> None:
         row_weights(LENGTHS, PROMPTS, "tokens_mean", 10, step_totals(LENGTHS, PROMPTS))
 
 
-def three_rows() -> list[torch.Tensor]:
-    # The id 2 is stop and padding at once.
-    return [torch.tensor([5, 7, 2]), torch.tensor([], dtype=torch.int64), torch.tensor([2, 2])]
-
-
-def test_collate_pads_right_and_masks_by_length_not_by_id() -> None:
-    ids = three_rows()
-    advantages = [torch.full((n.numel(),), float(i + 1)) for i, n in enumerate(ids)]
-    logprobs = [torch.full((n.numel(),), -0.5) for n in ids]
-    batch = collate(ids, advantages, logprobs, pad_id=2)
-    assert batch.token_ids.tolist() == [[5, 7, 2], [2, 2, 2], [2, 2, 2]]
-    assert batch.mask.tolist() == [[True, True, True], [False, False, False], [True, True, False]]
-    assert batch.advantages.tolist() == [[1, 1, 1], [0, 0, 0], [3, 3, 0]]
-    assert batch.sampling_logprobs.tolist() == [[-0.5, -0.5, -0.5], [0, 0, 0], [-0.5, -0.5, 0]]
-    assert batch.lengths.tolist() == [3, 0, 2]
-    # A row that is not trained on keeps its ids and length, and leaves the mask.
-    untrained = collate(ids, advantages, logprobs, trained=[True, True, False])
-    assert untrained.mask.sum(1).tolist() == [3, 0, 0]
-    assert untrained.lengths.tolist() == [3, 0, 2]
-
-
-def test_collate_refuses_rows_that_do_not_fit() -> None:
-    with pytest.raises(ValueError, match="row 0"):
-        collate([torch.tensor([1, 2])], [torch.tensor([1.0])], [torch.tensor([-1.0, -1.0])])
-
-
-def test_collate_owns_its_memory() -> None:
-    advantage = torch.tensor([1.0]).expand(3)
-    batch = collate([torch.tensor([1, 2, 3])], [advantage], [torch.zeros(3)])
-    batch.advantages[0, 0] = 9.0
-    assert batch.advantages.tolist() == [[9.0, 1.0, 1.0]]
-
-
-def test_empty_input_gives_empty_tensors() -> None:
-    batch = collate([], [], [])
-    assert batch.token_ids.shape == batch.mask.shape == (0, 0)
+def test_pad_rows_fills_on_the_right_and_owns_its_memory() -> None:
+    row = torch.tensor([1.5]).expand(2)
+    padded = pad_rows([row, torch.tensor([2.0, 3.0, 4.0]), torch.tensor([])], 7.0, torch.float32)
+    assert padded.tolist() == [[1.5, 1.5, 7.0], [2.0, 3.0, 4.0], [7.0, 7.0, 7.0]]
+    padded[0, 0] = 9.0
+    assert padded[0].tolist() == [9.0, 1.5, 7.0]
     assert pad_rows([], 0, torch.float32).shape == (0, 0)
-    assert length_mask(torch.tensor([0, 0])).shape == (2, 0)
-    assert micro_batches([], 4) == []
-
-
-@pytest.mark.parametrize("rows", [1, 2, 3, 8])
-def test_trap_05_every_row_stays_with_its_prompt_in_every_micro_batch(rows: int) -> None:
-    # A policy that echoes its prompt's number, with an advantage that is that number.
-    prompts = [i // 2 for i in range(8)]
-    lengths = [1 + (5 * i) % 7 for i in range(8)]
-    ids = [torch.full((n,), p) for n, p in zip(lengths, prompts, strict=True)]
-    advantages = [torch.full((n,), float(p)) for n, p in zip(lengths, prompts, strict=True)]
-    seen: list[int] = []
-    for indices in micro_batches(lengths, rows):
-        assert 1 <= len(indices) <= rows
-        batch = collate(
-            [ids[i] for i in indices],
-            [advantages[i] for i in indices],
-            [torch.zeros(lengths[i]) for i in indices],
-        )
-        for k, i in enumerate(indices):
-            trained = batch.mask[k]
-            assert trained.sum() == lengths[i]
-            assert (batch.token_ids[k][trained] == prompts[i]).all()
-            assert (batch.advantages[k][trained] == prompts[i]).all()
-        seen += indices
-    assert sorted(seen) == list(range(8))
-
-
-def test_micro_batches_are_sorted_by_length_and_stable() -> None:
-    assert micro_batches([2, 5, 2, 9], 2) == [[3, 1], [0, 2]]
