@@ -160,7 +160,6 @@ class Run:
         self.last_reward = found.counters["last_reward"]
         self.before = found.counters["before"]
         self.latest = found.counters["latest"]
-        self.display.say(f"going on after step {found.step} ({found.path})")
         return found.step
 
     def _save(self, step: int) -> None:
@@ -187,9 +186,15 @@ class Run:
                     "latest": self.latest,
                 },
                 score=self.latest.get(ACCURACY) if evaluated else None,
+                extra=(self._save_shape,),
             ),
         )
         checkpoint.prune(folder, self.config.checkpoint.keep_last, int(self.config.checkpoint.keep_best))
+
+    def _save_shape(self, folder: Path) -> None:
+        """What lets `from_pretrained` read a checkpoint."""
+        self.materials.policy.model.config.save_pretrained(folder)
+        self.materials.tokenizer.save_pretrained(folder)
 
     def _open_writer(self, covered: int) -> MetricsWriter | None:
         if not self.accelerator.is_main_process:

@@ -25,6 +25,7 @@ from grpo.prepared import cache_folder
 from grpo.run import Run
 from grpo.rundir import RunDir, RunRecord, RunSummary, open_job, open_run
 from grpo.session import Materials, gather_materials, make_accelerator, make_session
+from grpo.sweep import report_job
 from rewards.config import hydra_entry
 
 
@@ -50,12 +51,12 @@ def train(config: TrainConfig, *, job: bool = False) -> RunSummary | None:
             if main_process:
                 show_plan(config, materials, display.console)
             return None
-        record = RunRecord(config.label, to_yaml(config), config_hash(config), config.seed)
-        run = _open(config, record, job=job) if main_process else None
+        run = _open(config, job=job) if main_process else None
         path, done = _share(run, accelerator)
         try:
             if run is not None:
                 display.say(run.note)
+                report_job(run)
             if done is not None:
                 return done
             return _train(config, path, run, accelerator=accelerator, display=display)
@@ -64,7 +65,9 @@ def train(config: TrainConfig, *, job: bool = False) -> RunSummary | None:
                 run.close()
 
 
-def _open(config: TrainConfig, record: RunRecord, *, job: bool) -> RunDir:
+def _open(config: TrainConfig, *, job: bool) -> RunDir:
+    targets = {name: str(part.scorer["_target_"]) for name, part in config.reward.components.items()}
+    record = RunRecord(config.label, to_yaml(config), config_hash(config), config.seed, targets)
     output = Path(config.output_dir)
     return open_job(output, record) if job else open_run(output, record, config.resume)
 
