@@ -1,4 +1,4 @@
-"""The policy loss: golden numbers, plain loops, gradients, and traps 8, 9, 16 and 21 to 30."""
+"""The policy loss: golden numbers, plain loops, gradients, options, and traps 8, 21, 28 and 29."""
 
 from __future__ import annotations
 
@@ -9,102 +9,22 @@ import pytest
 import reference
 import torch
 import yaml
+from loss_rows import (
+    AGGREGATIONS,
+    NAMES,
+    SETTINGS,
+    UNBOUNDED,
+    fixture,
+    gradient,
+    random_inputs,
+    rows_of,
+)
 from torch import Tensor
 
 import conf
-from grpo.advantage import AdvantageSettings, outcome_advantages
 from grpo.algorithm import AlgorithmConfig
-from grpo.batch import row_weights, step_totals
-from grpo.kl import sequence_kl_penalty, token_kl_penalty
 from grpo.loss import LossSettings, importance_weight, loss_settings, policy_loss
-from grpo.types import LossInputs, LossOutput
-from rewards.errors import ConfigError
-
-AGGREGATIONS = ["sequence_mean", "token_mean", "constant", "prompt_mean", "sequence_sum"]
-UNBOUNDED = {"clip_low": None, "clip_high": None}
-SETTINGS = [
-    LossSettings(clip_high=0.28),
-    LossSettings(ratio="sequence", clip_low=3e-4, clip_high=4e-4),
-    LossSettings(objective="cispo", clip_low=0.2, clip_high=0.3),
-    LossSettings(objective="sapo", clip_low=None, clip_high=None),
-    LossSettings(kl_coefficient=0.04, kl_estimator="k3"),
-    LossSettings(kl_coefficient=0.04, kl_estimator="k3_corrected"),
-    LossSettings(kl_coefficient=0.04, kl_estimator="k2", entropy_coefficient=0.01, importance_cap=1.1),
-]
-NAMES = ["clip_higher", "gspo", "cispo", "sapo", "k3", "k3_corrected", "k2_entropy_importance"]
-LOGPROBS = torch.tensor(
-    [[-0.50, -1.20, -0.30, -2.00], [-0.90, -0.10, -1.50, -0.70], [-0.20, -0.80, -0.60, -1.10]],
-    dtype=torch.float64,
-)
-OLD_CHANGE = [[0.10, -0.30, 0.05, 0.00], [-0.40, 0.02, 0.35, -0.15], [0.00, 0.60, -0.25, 0.20]]
-REF_CHANGE = [[-0.20, 0.10, 0.00, 0.30], [0.05, -0.05, 0.50, -0.40], [0.10, 0.00, -0.30, 0.15]]
-
-
-def fixture(aggregation: str = "token_mean", prompts: tuple[int, ...] = (0, 1, 2)) -> LossInputs:
-    """Three rows of 3, 4 and 2 tokens; completion limit 10."""
-    mask = torch.tensor([[1, 1, 1, 0], [1, 1, 1, 1], [1, 1, 0, 0]]).bool()
-    index = torch.tensor(prompts)
-    lengths = mask.sum(1)
-    return LossInputs(
-        logprobs=LOGPROBS.clone().requires_grad_(True),
-        old_logprobs=LOGPROBS + torch.tensor(OLD_CHANGE, dtype=torch.float64),
-        ref_logprobs=LOGPROBS + torch.tensor(REF_CHANGE, dtype=torch.float64),
-        advantages=torch.tensor([1.2, -0.7, 0.4], dtype=torch.float64)[:, None].repeat(1, 4),
-        mask=mask,
-        row_weights=row_weights(lengths, index, aggregation, 10, step_totals(lengths, index)),
-        sampling_logprobs=LOGPROBS + torch.tensor(REF_CHANGE, dtype=torch.float64) / 2,
-        entropy=torch.linspace(0.1, 1.2, 12, dtype=torch.float64).view(3, 4),
-    )
-
-
-def random_inputs(seed: int, rows: int = 6, width: int = 5, aggregation: str = "token_mean") -> LossInputs:
-    """Rows of unequal length, among them an empty one, of three prompts."""
-    g = torch.Generator().manual_seed(seed)
-
-    def draw(scale: float) -> Tensor:
-        return scale * torch.randn(rows, width, generator=g, dtype=torch.float64)
-
-    lengths = torch.randint(1, width + 1, (rows,), generator=g)
-    lengths[rows // 2] = 0
-    index = torch.arange(rows) % 3
-    logprobs = -draw(1.0).abs()
-    return LossInputs(
-        logprobs=logprobs.requires_grad_(True),
-        old_logprobs=logprobs.detach() + draw(0.3),
-        ref_logprobs=logprobs.detach() + draw(0.3),
-        advantages=draw(1.0),
-        mask=torch.arange(width) < lengths[:, None],
-        row_weights=row_weights(lengths, index, aggregation, 7, step_totals(lengths, index)),
-        sampling_logprobs=logprobs.detach() + draw(0.2),
-        entropy=draw(1.0).abs(),
-    )
-
-
-def gradient(inputs: LossInputs, settings: LossSettings) -> tuple[LossOutput, Tensor]:
-    output = policy_loss(inputs, settings)
-    (grad,) = torch.autograd.grad(output.loss, inputs.logprobs)
-    return output, grad
-
-
-def rows_of(inputs: LossInputs, rows: list[int], leaf: Tensor) -> LossInputs:
-    """Some rows as a micro-batch of their own; the weights stay those of the whole step."""
-
-    def pick(x: Tensor | None) -> Tensor | None:
-        return None if x is None else x[rows]
-
-    return LossInputs(
-        leaf[rows],
-        pick(inputs.old_logprobs),
-        pick(inputs.ref_logprobs),
-        inputs.advantages[rows],
-        inputs.mask[rows],
-        inputs.row_weights[rows],
-        pick(inputs.sampling_logprobs),
-        pick(inputs.entropy),
-    )
-
-
-# --- golden numbers ---
+from grpo.types import LossInputs
 
 
 @pytest.mark.parametrize(
@@ -186,9 +106,6 @@ def test_golden_objective_on_the_top_fifth_of_entropy() -> None:
     assert policy_loss(inputs, LossSettings()).loss.item() == pytest.approx(-0.1032541091, abs=1e-9)
 
 
-# --- against plain loops, and as a differentiable function ---
-
-
 @pytest.mark.parametrize("aggregation", AGGREGATIONS)
 @pytest.mark.parametrize("settings", SETTINGS, ids=NAMES)
 def test_equals_plain_loops(aggregation: str, settings: LossSettings) -> None:
@@ -255,9 +172,6 @@ def test_ratio_one_gives_the_reinforce_gradient() -> None:
         torch.testing.assert_close(grad, expected)
 
 
-# --- traps ---
-
-
 @pytest.mark.parametrize(
     ("change", "base"),
     [
@@ -292,205 +206,6 @@ def test_trap_08_a_setting_whose_input_is_missing_is_refused() -> None:
         with pytest.raises(ValueError, match=name):
             policy_loss(inputs, settings)
     assert policy_loss(inputs, LossSettings()).loss.isfinite()
-
-
-@pytest.mark.parametrize("filler", [float("nan"), 1e30, -1e30, float("inf")])
-@pytest.mark.parametrize("settings", SETTINGS, ids=NAMES)
-def test_trap_09_masked_positions_may_hold_anything(settings: LossSettings, filler: float) -> None:
-    clean = random_inputs(4)
-    output, grad = gradient(clean, settings)
-
-    def dirty(x: Tensor | None) -> Tensor | None:
-        return None if x is None else torch.where(clean.mask, x.detach(), filler)
-
-    inputs = replace(
-        clean,
-        logprobs=torch.where(clean.mask, clean.logprobs.detach(), filler).requires_grad_(True),
-        old_logprobs=dirty(clean.old_logprobs),
-        ref_logprobs=dirty(clean.ref_logprobs),
-        advantages=torch.where(clean.mask, clean.advantages, filler),
-        sampling_logprobs=dirty(clean.sampling_logprobs),
-        entropy=dirty(clean.entropy),
-    )
-    output_dirty, grad_dirty = gradient(inputs, settings)
-    assert torch.equal(output.loss, output_dirty.loss)
-    assert torch.equal(grad, grad_dirty)
-    assert {k: v.item() for k, v in output.sums.items()} == {
-        k: v.item() for k, v in output_dirty.sums.items()
-    }
-
-
-@pytest.mark.parametrize("aggregation", AGGREGATIONS)
-@pytest.mark.parametrize("settings", SETTINGS, ids=NAMES)
-def test_trap_16_an_empty_row_gives_nothing_and_takes_nothing(
-    settings: LossSettings, aggregation: str
-) -> None:
-    inputs = random_inputs(5, aggregation=aggregation)
-    empty = 3
-    assert not inputs.mask[empty].any()
-    output, grad = gradient(inputs, settings)
-    assert output.loss.isfinite()
-    assert grad[empty].count_nonzero() == 0
-    others = [i for i in range(6) if i != empty]
-    leaf = inputs.logprobs.detach().clone().requires_grad_(True)
-    (without,) = torch.autograd.grad(policy_loss(rows_of(inputs, others, leaf), settings).loss, leaf)
-    torch.testing.assert_close(without, grad)
-
-
-def test_trap_22_padding_changes_no_statistic_and_an_empty_rank_returns() -> None:
-    inputs = fixture()
-    settings = LossSettings(entropy_coefficient=0.1, kl_coefficient=0.1, importance_cap=2.0)
-
-    def widen(x: Tensor | None) -> Tensor | None:
-        return None if x is None else torch.nn.functional.pad(x, (0, 3), value=5.0)
-
-    wide = LossInputs(
-        torch.nn.functional.pad(inputs.logprobs, (0, 3), value=5.0),
-        widen(inputs.old_logprobs),
-        widen(inputs.ref_logprobs),
-        torch.nn.functional.pad(inputs.advantages, (0, 3), value=5.0),
-        torch.nn.functional.pad(inputs.mask, (0, 3)),
-        inputs.row_weights,
-        widen(inputs.sampling_logprobs),
-        widen(inputs.entropy),
-    )
-    narrow_output, wide_output = policy_loss(inputs, settings), policy_loss(wide, settings)
-    assert narrow_output.loss.item() == pytest.approx(wide_output.loss.item(), abs=1e-12)
-    assert narrow_output.sums.keys() == wide_output.sums.keys()
-    for name, value in narrow_output.sums.items():
-        assert value.item() == pytest.approx(wide_output.sums[name].item(), abs=1e-12), name
-    # A rank without rows has the same names in its sums, so a reduction over ranks is never one short.
-    leaf = inputs.logprobs.detach().clone().requires_grad_(True)
-    nothing = policy_loss(rows_of(inputs, [], leaf), settings)
-    assert nothing.loss.item() == 0
-    assert nothing.sums.keys() == narrow_output.sums.keys()
-    assert all(value.item() == 0 for value in nothing.sums.values())
-
-
-@pytest.mark.parametrize("aggregation", AGGREGATIONS)
-@pytest.mark.parametrize("settings", SETTINGS, ids=NAMES)
-def test_trap_23_micro_batches_and_ranks_change_nothing(settings: LossSettings, aggregation: str) -> None:
-    x = random_inputs(6, aggregation=aggregation)
-    _, grad = gradient(x, settings)
-    for size in (1, 2, 3, 6):
-        leaf = x.logprobs.detach().clone().requires_grad_(True)
-        for start in range(0, 6, size):
-            policy_loss(rows_of(x, list(range(start, start + size)), leaf), settings).loss.backward()
-        torch.testing.assert_close(leaf.grad, grad, rtol=0, atol=1e-12)
-    # Two ranks: each knows its own rows (whole prompts) and the totals of both; gradients are added up.
-    lengths, index = x.mask.sum(1), torch.arange(6) % 3
-    ranks = [[0, 3, 1, 4], [2, 5]]
-    totals = [step_totals(lengths[rows], index[rows]) for rows in ranks]
-    leaf = x.logprobs.detach().clone().requires_grad_(True)
-    for rows in ranks:
-        part = rows_of(x, rows, leaf)
-        weights = row_weights(lengths[rows], index[rows], aggregation, 7, totals[0] + totals[1])
-        policy_loss(replace(part, row_weights=weights), settings).loss.backward()
-    torch.testing.assert_close(leaf.grad, grad, rtol=0, atol=1e-12)
-
-
-@pytest.mark.parametrize("aggregation", AGGREGATIONS)
-def test_trap_24_a_batch_twice_has_the_gradient_of_the_batch(aggregation: str) -> None:
-    x = random_inputs(7, aggregation=aggregation)
-    _, grad = gradient(x, LossSettings())
-    leaf = x.logprobs.detach().clone().requires_grad_(True)
-    twice = rows_of(x, [*range(6), *range(6)], leaf)
-    lengths = twice.mask.sum(1)
-    index = torch.cat([torch.arange(6) % 3, torch.arange(6) % 3 + 3])
-    weights = row_weights(lengths, index, aggregation, 7, step_totals(lengths, index))
-    (doubled,) = torch.autograd.grad(
-        policy_loss(replace(twice, row_weights=weights), LossSettings()).loss, leaf
-    )
-    torch.testing.assert_close(doubled, grad)
-
-
-@pytest.mark.parametrize(
-    ("aggregation", "factor"),
-    [
-        ("token_mean", 1.0),  # tokens are what is counted, and there are no more of them
-        ("sequence_mean", 6 / 8),  # two more rows, each with a mean of 0
-        ("constant", 6 / 8),
-        ("sequence_sum", 6 / 8),
-        ("prompt_mean", 3 / 4),  # one more prompt, with a mean of 0
-    ],
-)
-def test_trap_25_masked_rows_scale_the_loss_as_documented(aggregation: str, factor: float) -> None:
-    x = random_inputs(8, aggregation=aggregation)
-    alone = policy_loss(x, LossSettings()).loss.item()
-    lengths = torch.cat([x.mask.sum(1), torch.zeros(2, dtype=torch.int64)])
-    index = torch.cat([torch.arange(6) % 3, torch.tensor([3, 3])])
-    weights = row_weights(lengths, index, aggregation, 7, step_totals(lengths, index))[:6]
-    with_masked = policy_loss(replace(x, row_weights=weights), LossSettings()).loss.item()
-    assert with_masked == pytest.approx(alone * factor, abs=1e-12)
-
-
-def exact_gradients(logits: Tensor, ref: Tensor) -> dict[str, Tensor]:
-    """Gradients with respect to the logits of KL(pi || ref), KL(ref || pi) and the constant 0."""
-    logp = logits.log_softmax(0)
-    (reverse,) = torch.autograd.grad((logp.exp() * (logp - ref)).sum(), logits, retain_graph=True)
-    (forward,) = torch.autograd.grad((ref.exp() * (ref - logp)).sum(), logits)
-    return {"reverse": reverse, "forward": forward, "zero": torch.zeros_like(reverse)}
-
-
-@pytest.mark.parametrize("on_policy", [True, False])
-@pytest.mark.parametrize("estimator", ["k2", "k3", "k3_corrected"])
-def test_trap_26_gradient_of_each_kl_estimator_by_enumeration(estimator: str, on_policy: bool) -> None:
-    # One token, five outcomes, each a row weighted by its probability under the sampler: an expectation.
-    g = torch.Generator().manual_seed(0)
-    logits = torch.randn(5, generator=g, dtype=torch.float64).requires_grad_(True)
-    ref = torch.randn(5, generator=g, dtype=torch.float64).log_softmax(0)
-    logp = logits.log_softmax(0)
-    sampler = logp.detach() if on_policy else torch.randn(5, generator=g, dtype=torch.float64).log_softmax(0)
-    inputs = LossInputs(
-        logprobs=logp[:, None],
-        old_logprobs=sampler[:, None],
-        ref_logprobs=ref[:, None],
-        advantages=torch.zeros(5, 1, dtype=torch.float64),
-        mask=torch.ones(5, 1, dtype=torch.bool),
-        row_weights=sampler.exp(),
-    )
-    loss = policy_loss(inputs, LossSettings(kl_coefficient=1.0, kl_estimator=estimator)).loss
-    (grad,) = torch.autograd.grad(loss, logits, retain_graph=True)
-    exact = exact_gradients(logits, ref)
-    matches = {name for name, value in exact.items() if torch.allclose(grad, value, atol=1e-9)}
-    expected = {"k2": {"reverse"}, "k3": {"forward"}, "k3_corrected": {"reverse"}}[estimator]
-    if not on_policy:  # only the corrected form knows who sampled
-        expected = {"reverse"} if estimator == "k3_corrected" else set()
-    assert matches == expected
-
-
-def test_trap_26_k1_as_a_loss_penalises_nothing_and_is_refused_but_works_in_the_reward() -> None:
-    g = torch.Generator().manual_seed(1)
-    logits = torch.randn(5, generator=g, dtype=torch.float64).requires_grad_(True)
-    ref = torch.randn(5, generator=g, dtype=torch.float64).log_softmax(0)
-    logp = logits.log_softmax(0)
-    exact = exact_gradients(logits, ref)
-    (as_loss,) = torch.autograd.grad((logp.detach().exp() * (logp - ref)).sum(), logits, retain_graph=True)
-    torch.testing.assert_close(as_loss, exact["zero"])
-    with pytest.raises(ConfigError, match="expected gradient is zero"):
-        LossSettings(kl_coefficient=0.1, kl_estimator="k1")
-    # In the reward: REINFORCE with reward -k1 gives the gradient of the KL.
-    mask = torch.ones(5, 1, dtype=torch.bool)
-    penalty = token_kl_penalty(logp[:, None], ref[:, None], mask, "k1", 1.0)
-    assert not penalty.requires_grad
-    inputs = LossInputs(logp[:, None], None, None, -penalty, mask, logp.detach().exp())
-    (grad,) = torch.autograd.grad(policy_loss(inputs, LossSettings()).loss, logits)
-    torch.testing.assert_close(grad, exact["reverse"])
-
-
-@pytest.mark.parametrize("estimator", ["k2", "k3", "k3_corrected"])
-def test_trap_27_twice_the_coefficient_is_twice_the_kl_part(estimator: str) -> None:
-    def run(beta: float, **changes: object) -> tuple[float, Tensor]:
-        settings = LossSettings(kl_coefficient=beta, kl_estimator=estimator, importance_cap=1.02)
-        output, grad = gradient(replace(fixture(), **changes), settings)  # type: ignore[arg-type]
-        return output.loss.item(), grad
-
-    (none, g0), (once, g1), (twice, g2) = run(0.0), run(0.3), run(0.6)
-    assert twice - none == pytest.approx(2 * (once - none), abs=1e-12)
-    torch.testing.assert_close(g2 - g0, 2 * (g1 - g0))
-    # Neither the importance weight nor a clipped or silent objective acts on the KL term.
-    alone, _ = run(0.3, advantages=torch.zeros(3, 4, dtype=torch.float64))
-    assert alone == pytest.approx(once - none, abs=1e-12)
 
 
 def test_trap_28_gradient_at_a_capped_and_at_a_clipped_token() -> None:
@@ -553,27 +268,6 @@ def test_trap_29_the_first_update_has_ratio_one_and_the_second_has_not(settings:
     assert second.sums["approx_kl"].item() > 0
 
 
-@pytest.mark.parametrize("aggregation", AGGREGATIONS)
-def test_trap_30_groups_without_signal_drop_out_or_pull_through_the_kl(aggregation: str) -> None:
-    x = random_inputs(10, aggregation=aggregation)
-    silent, speaking = [0, 3], [1, 2, 4, 5]  # prompt 0 is silent
-    advantages = x.advantages.clone()
-    advantages[silent] = 0
-    x = replace(x, advantages=advantages)
-    # Without KL, dropping its rows leaves the gradient as it was: the weights were taken before.
-    _, kept = gradient(x, LossSettings())
-    leaf = x.logprobs.detach().clone().requires_grad_(True)
-    (dropped,) = torch.autograd.grad(policy_loss(rows_of(x, speaking, leaf), LossSettings()).loss, leaf)
-    torch.testing.assert_close(dropped, kept)
-    assert kept[silent].count_nonzero() == 0
-    # With KL in the loss, kept rows are pulled to the reference.
-    _, pulled = gradient(x, LossSettings(kl_coefficient=0.1))
-    assert pulled[0].count_nonzero() > 0
-
-
-# --- ranges, importance, penalties, settings ---
-
-
 def test_log_ratios_are_bounded() -> None:
     x = replace(fixture(), old_logprobs=torch.full((3, 4), -1e4, dtype=torch.float64))
     output, grad = gradient(x, LossSettings(kl_coefficient=0.1))
@@ -588,21 +282,6 @@ def test_importance_weight_is_truncated_above_and_ignores_what_is_missing() -> N
     weight = importance_weight(old.requires_grad_(True), sampling, 2.0)
     torch.testing.assert_close(weight, torch.tensor([[2.0, 0.60653066, 1.0]]))  # exp(2) capped; exp(-.5); 1
     assert not weight.requires_grad
-
-
-def test_kl_in_the_reward_changes_the_advantages_as_worked() -> None:
-    old = torch.tensor([[-0.5, -0.2], [-0.1, -0.3], [-0.7, -0.9], [-0.2, -0.4]])
-    ref = old + torch.tensor([[0.1, 0.0], [-0.2, 0.3], [0.05, 0.05], [0.0, -0.1]])
-    mask = torch.ones(4, 2, dtype=torch.bool)
-    penalty = sequence_kl_penalty(old, ref, mask, "k1", 0.05)
-    rewards = torch.tensor([[1.0, 0.0, 0.0, 0.0]]) - penalty
-    result = outcome_advantages(rewards, AdvantageSettings("leave_one_out", "none"))
-    expected = torch.tensor([[1.0033333, -0.33, -0.33, -0.3433333]])
-    torch.testing.assert_close(result.values, expected, rtol=0, atol=1e-6)
-    # Masked tokens cost nothing.
-    mask[0, 0] = False
-    old[0, 0] = float("nan")
-    assert sequence_kl_penalty(old, ref, mask, "k1", 0.05)[0].item() == 0
 
 
 def test_settings_come_from_the_algorithm() -> None:
