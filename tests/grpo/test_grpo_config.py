@@ -54,7 +54,7 @@ def refusal(*overrides: str) -> list[str]:
         ([*HUB, "data=jsonl", "data.path=null"], "data.path: data=jsonl needs a file", "data.path=problems"),
         (
             ["algorithm.baseline=group_men"],
-            "baseline='group_men': expected one of",
+            "algorithm.baseline=group_men: expected one of",
             "did you mean 'group_mean'?",
         ),
         (
