@@ -17,7 +17,7 @@ import sympy
 from mpmath import mp
 
 from rewards.verifiers.equivalence import compare
-from rewards.verifiers.equivalence.highprec import NoValueError, Number, Scale, evaluate
+from rewards.verifiers.equivalence.highprec import NoValueError, Number, evaluate
 from rewards.verifiers.equivalence.nodes import Big, Call, Const, Node, Num, Op, Quantity, Sym, symbols, walk
 from rewards.verifiers.equivalence.probe import coordinate
 from rewards.verifiers.equivalence.scalars import same_value
@@ -58,7 +58,7 @@ def proportional(left: Node, right: Node) -> bool | None:
         for index in range(_REAL_POINTS):
             point = {name: _number(coordinate(name, index)) for name in names}
             try:
-                ratio = evaluate(left, point, Scale()) / evaluate(right, point, Scale())
+                ratio = evaluate(left, point) / evaluate(right, point)
             except (ArithmeticError, ValueError, TypeError):
                 continue
             if mpmath.isfinite(ratio) and ratio != 0:
@@ -83,23 +83,32 @@ def agrees(left: Node, right: Node) -> bool | None:
 
 
 def _agree_at(left: Node, right: Node, at: dict[str, Fraction], imaginary: bool) -> bool | None:
-    """Agreement at one point, checked at two precisions; None where a side has no real value there."""
+    """Agreement at one point; None where a side has no real value there.
+
+    Rounding errors shrink as the precision grows, a true difference does not: no tolerance is involved.
+    """
     digits = min(_BASE_DIGITS + _literal_digits(left) + _literal_digits(right), _MAX_DIGITS)
-    for precision in (digits, 2 * digits):
+    gaps: list[Number] = []
+    size = mp.mpf(0)
+    for precision in (2 * digits, 4 * digits):
         with mp.workdps(precision):
             point = {name: _number(value) for name, value in at.items()}
-            scale = Scale()
             try:
-                a, b = evaluate(left, point, scale), evaluate(right, point, scale)
+                a, b = evaluate(left, point), evaluate(right, point)
             except (NoValueError, ArithmeticError, ValueError, TypeError):
                 return None
-            if not (mpmath.isfinite(a) and mpmath.isfinite(b)):
+            size = max(abs(a), abs(b))
+            if not mpmath.isfinite(size):
                 return None
-            if not imaginary and max(abs(mpmath.im(a)), abs(mpmath.im(b))) > scale.size * mp.mpf(10) ** -20:
+            if not imaginary and max(abs(mpmath.im(a)), abs(mpmath.im(b))) > size * mp.mpf(10) ** -30:
                 return None
-            if abs(a - b) > scale.size * mp.mpf(10) ** (15 - precision):
-                return False
-    return True
+            gaps.append(abs(a - b))
+    coarse, fine = gaps
+    if fine == 0:
+        return True
+    return bool(
+        fine < coarse * mp.mpf(10) ** -digits if coarse else fine < size * mp.mpf(10) ** -(3 * digits)
+    )
 
 
 def _literal_digits(node: Node) -> int:
@@ -149,8 +158,11 @@ def to_sympy(node: Node) -> Expr:
 def _big(kind: str, body: Expr, var: Expr, low: Node | None, high: Node | None) -> Expr:
     if low is None or high is None:
         raise NoValueError("no limits")
+    ends = to_sympy(low), to_sympy(high)
+    if kind != "int" and any(end.is_number and abs(end) > 10**4 for end in ends if end.is_finite):
+        raise NoValueError("limits out of range")
     build = {"sum": sympy.Sum, "prod": sympy.Product, "int": sympy.Integral}[kind]
-    return build(body, (var, to_sympy(low), to_sympy(high)))
+    return build(body, (var, *ends))
 
 
 def _add(*args: Expr) -> Expr:
@@ -167,6 +179,12 @@ def _factorial(arg: Expr) -> Expr:
     if arg.is_number and not arg <= 10**4:
         raise NoValueError("factorial out of range")
     return sympy.factorial(arg)
+
+
+def _binomial(top: Expr, bottom: Expr) -> Expr:
+    if top.is_number and not abs(top) <= 10**4:
+        raise NoValueError("binomial out of range")
+    return sympy.binomial(top, bottom)
 
 
 _CONSTANTS: dict[str, Expr] = {"pi": sympy.pi, "e": sympy.E, "i": sympy.I, "oo": sympy.oo}
@@ -186,6 +204,6 @@ _CALLS: dict[str, Callable[..., Expr]] = {
         for n in ("asin", "acos", "atan", "acot", "asinh", "acosh", "atanh", "sqrt", "floor")
     },
     **{"ln": sympy.log, "log": sympy.log, "abs": sympy.Abs, "ceil": sympy.ceiling, "sgn": sympy.sign},
-    **{"root": sympy.real_root, "factorial": _factorial, "binom": sympy.binomial, "mod": sympy.Mod},
+    **{"root": sympy.real_root, "factorial": _factorial, "binom": _binomial, "mod": sympy.Mod},
     **{"max": sympy.Max, "min": sympy.Min},
 }

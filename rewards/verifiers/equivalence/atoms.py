@@ -220,6 +220,8 @@ def bracket(cur: Cursor) -> Node:
 
 
 def _grouped(opening: str, closing: str, inner: Node, *, is_set: bool) -> Node:
+    if opening == "{" and not is_set and isinstance(inner, Group) and len(inner.items) == 1:
+        return inner.items[0]
     if isinstance(inner, Seq):
         if len(inner.items) > MAX_ITEMS:
             raise ParseError("too many members")

@@ -112,7 +112,9 @@ def big_operator(cur: Cursor) -> Node:
     if isinstance(low, Rel) and kind in ("sum", "prod", "lim") and len(low.terms) == 2:
         var, low = low.terms
     if kind == "int":
-        body, var = _integrand(cur.expr(cur))
+        inner = cur.expr(cur)
+        braced = isinstance(inner, Group) and len(inner.items) == 1
+        body, var = _integrand(inner.items[0] if isinstance(inner, Group) and braced else inner)
     else:
         body = cur.product(cur)
     cur.depth -= 1
@@ -151,12 +153,12 @@ def _bad(text: str) -> Node:
     raise ParseError(f"limit expected, found {text!r}")
 
 
-def _integrand(node: Node) -> tuple[Node, Node | None]:
+def _integrand(node: Node) -> tuple[Node, Node]:
     """Body and variable of what stands behind an integral sign: the letters d x are taken out."""
     terms = list(node.args) if isinstance(node, Op) and node.kind == "add" else [node]
     last, var = _without_differential(terms[-1])
     if var is None:
-        return node, None
+        return node, Sym("x")  # no differential written: in x
     if isinstance(last, Num) and last == num(1) and len(terms) > 1:
         raise ParseError("a differential stands alone in a sum")
     terms[-1] = last

@@ -61,6 +61,7 @@ def equal(gold: Answer, answer: Answer, rules: Rules) -> Verdict3:
     """Whether answer says what gold says; raises nothing."""
     if isinstance(gold, Named) or isinstance(answer, Named):
         return _named(gold, answer, rules)
+    gold, answer = _lone_member(gold, answer), _lone_member(answer, gold)
     match gold, answer:
         case Scalar(), Scalar():
             return _scalars(gold, answer, rules)
@@ -76,12 +77,15 @@ def equal(gold: Answer, answer: Answer, rules: Rules) -> Verdict3:
             return _ranges(gold, answer, rules)
         case Items(), Items():
             return _items(gold, answer, rules)
-        case (Items(shape="set", members=(only,)), Scalar()):
-            return equal(only, answer, rules)
-        case (Scalar(), Items(shape="set", members=(only,))):
-            return equal(gold, only, rules)
         case _:
             return False
+
+
+def _lone_member(answer: Answer, other: Answer) -> Answer:
+    """The one member of a set of one, where the other side is no collection: {5} is 5."""
+    if isinstance(answer, Items) and answer.shape == "set" and len(answer.members) == 1:
+        return answer if isinstance(other, Items | Reals) else answer.members[0]
+    return answer
 
 
 def _scalars(gold: Scalar, answer: Scalar, rules: Rules) -> Verdict3:
@@ -289,7 +293,12 @@ def _items(gold: Items, answer: Items, rules: Rules) -> Verdict3:
             return False
         pairs = zip(gold.members, answer.members, strict=True)
         return both([equal(one, two, rules) for one, two in pairs])
-    return matching(gold.members, answer.members, rules, repeats="set" in shapes)
+    return matching(gold.members, answer.members, rules, repeats="set" in shapes or _no_doubles(gold, rules))
+
+
+def _no_doubles(gold: Items, rules: Rules) -> bool:
+    """True where a bare gold names every value once: then an answer may name one twice, as in a set."""
+    return len(_distinct(gold.members, rules)) == len(gold.members)
 
 
 def _keeps_order(gold: Items, answer: Items, rules: Rules) -> bool:

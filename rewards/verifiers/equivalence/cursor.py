@@ -31,6 +31,8 @@ class Cursor:
     depth: int = 0
     bars: int = 0
     """Open absolute-value bars in the current brackets."""
+    opened: int = -1
+    """The place of a bar that is to open although it could close, on a second reading."""
 
     @property
     def now(self) -> Token:

@@ -99,7 +99,7 @@ def match_reason(gold: Answer, answer: Answer) -> Reason:
 
 
 def _choice(gold: Gold, text: str) -> Decision:
-    words = words_of(text)
+    words = clean(words_of(text, keep_marks=True))
     match = _LETTER.match(words) or _LETTER_TEXT.match(words)
     if match is None:
         return Decision(False, Reason.UNPARSABLE)

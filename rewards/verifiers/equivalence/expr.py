@@ -9,7 +9,7 @@ from __future__ import annotations
 from rewards.verifiers.equivalence.atoms import atom, literal, subscript
 from rewards.verifiers.equivalence.cursor import Cursor, ParseError
 from rewards.verifiers.equivalence.lex import Token
-from rewards.verifiers.equivalence.nodes import Call, Const, Node, Num, Op, Sym, neg
+from rewards.verifiers.equivalence.nodes import Call, Const, Group, Node, Num, Op, Sym, neg
 
 _STARTS = frozenset({"name", "const", "func", "open", "cmd", "begin"})
 _SIGNS = ("+", "-", "pm", "mp")
@@ -78,7 +78,12 @@ def term(cur: Cursor) -> Node:
 
 
 def _product(factors: list[Node]) -> Node:
-    return factors[0] if len(factors) == 1 else Op("mul", tuple(factors))
+    return factors[0] if len(factors) == 1 else Op("mul", tuple(map(_bare, factors)))
+
+
+def _bare(node: Node) -> Node:
+    """A single member in written braces is grouped, not a set, where it is multiplied."""
+    return node.items[0] if isinstance(node, Group) and len(node.items) == 1 else node
 
 
 def begins_factor(cur: Cursor, last: Node) -> bool:
@@ -88,7 +93,7 @@ def begins_factor(cur: Cursor, last: Node) -> bool:
         return token.text not in ("pmod", "not")
     if token.kind == "num":
         return not isinstance(last, Num) and cur.tokens[cur.at - 1].kind != "num"
-    return token.kind == "bar" and cur.bars == 0
+    return token.kind == "bar" and (cur.bars == 0 or cur.at == cur.opened)
 
 
 def _operand(cur: Cursor) -> Node:

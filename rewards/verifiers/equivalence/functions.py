@@ -44,7 +44,7 @@ def call(name: str, args: list[Form]) -> Form:
     keys = [fm.key_of(arg) for arg in args]
     if name in _SYMMETRIC:
         keys = sorted(set(keys))
-        if len(keys) == 1 and name in ("max", "min"):
+        if len(keys) == 1:
             return args[0]
     return fm.generator(f"@{name}[{','.join(keys)}]")
 

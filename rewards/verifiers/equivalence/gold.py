@@ -32,6 +32,7 @@ _MARK = re.compile(r"####\s*(.+)")
 _SAID = re.compile(r"(?is).*\banswer(?:\s+is|\s*:)\s*:?\s*(?=\S)")
 _CHOICE = re.compile(r"[(\[]?([A-J])[)\].:]?\Z")
 _LABELLED = re.compile(r"\(([A-J])\)\s*\S|([A-J])[.)]\s+\S")
+_PERCENT = re.compile(r"[\s$}]*(?:\\%|%|percent\b|pct\b)")
 _BETWEEN = 40
 """Most characters between two boxes of a gold that name one answer together."""
 
@@ -93,7 +94,8 @@ def boxes_of(text: str) -> list[str]:
         for at in range(match.end(), len(text)):
             depth += (text[at] == "{") - (text[at] == "}")
             if depth == 0:
-                found.append((match.start(), at + 1, text[match.end() : at].strip()))
+                percent = "\\%" if _PERCENT.match(text, at + 1) else ""
+                found.append((match.start(), at + 1, text[match.end() : at].strip() + percent))
                 break
     outer = [box for box in found if not any(o[0] < box[0] and box[1] <= o[1] for o in found)]
     kept: list[tuple[int, int, str]] = []

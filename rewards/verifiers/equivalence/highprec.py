@@ -20,33 +20,21 @@ class NoValueError(ValueError):
     """No trustworthy value at this point."""
 
 
-class Scale:
-    """The largest magnitude met in sums: what rounding errors are relative to."""
-
-    def __init__(self) -> None:
-        self.size: Number = mp.mpf(0)
-
-    def note(self, value: Number) -> Number:
-        """Remembers and returns a value."""
-        self.size = max(self.size, abs(value))
-        return value
-
-
-def evaluate(node: Node, point: Mapping[str, Number], scale: Scale) -> Number:
+def evaluate(node: Node, point: Mapping[str, Number]) -> Number:
     """The value of a scalar tree; raises NoValueError, or mpmath's ValueError and ArithmeticError."""
     match node:
         case Num(value=value):
-            return scale.note(mp.mpf(value.numerator) / value.denominator)
+            return mp.mpf(value.numerator) / value.denominator
         case Sym(name=name):
-            return scale.note(point[name])
+            return point[name]
         case Const(name=name):
             return _constant(name)
         case Quantity(value=inner):
-            return evaluate(inner, point, scale)
+            return evaluate(inner, point)
         case Op(kind=kind, args=args):
-            return scale.note(_operation(kind, [evaluate(arg, point, scale) for arg in args]))
+            return _operation(kind, [evaluate(arg, point) for arg in args])
         case Call(name=name, args=args):
-            return scale.note(_call(name, [evaluate(arg, point, scale) for arg in args]))
+            return _call(name, [evaluate(arg, point) for arg in args])
         case _:
             raise NoValueError(type(node).__name__)
 

@@ -159,8 +159,15 @@ def walk(node: Node) -> Iterator[Node]:
 
 
 def symbols(node: Node) -> frozenset[str]:
-    """The names of the free symbols; a bound variable of a sum or an integral counts as free too."""
-    return frozenset(part.name for part in walk(node) if isinstance(part, Sym))
+    """The names of the free symbols: the variable a sum, an integral or a limit binds is none."""
+    if isinstance(node, Sym):
+        return frozenset((node.name,))
+    found: set[str] = set()
+    for child in children(node):
+        found |= symbols(child)
+    if isinstance(node, Big) and isinstance(node.var, Sym):
+        found.discard(node.var.name)
+    return frozenset(found)
 
 
 def num(value: int | Fraction) -> Num:
@@ -175,3 +182,16 @@ def neg(node: Node) -> Node:
     if isinstance(node, Op) and node.kind == "neg":
         return node.args[0]
     return Op("neg", (node,))
+
+
+def replace_symbol(node: Node, name: str, by: Node) -> Node:
+    """The expression with another node in place of a symbol; operators and calls only are entered."""
+    match node:
+        case Sym(name=found) if found == name:
+            return by
+        case Op(kind=kind, args=args):
+            return Op(kind, tuple(replace_symbol(arg, name, by) for arg in args))
+        case Call(name=called, args=args):
+            return Call(called, tuple(replace_symbol(arg, name, by) for arg in args))
+        case _:
+            return node

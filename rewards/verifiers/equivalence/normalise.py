@@ -84,7 +84,7 @@ _TABLE = str.maketrans(
 _RAISED = re.compile("[" + re.escape("".join(_SUPERSCRIPTS)) + "]+")
 _LOWERED = re.compile("[" + re.escape("".join(_SUBSCRIPTS)) + "]+")
 _DOUBLED = re.compile(
-    r"\\\\(?=(?:begin|end|[dtc]?frac|sqrt|left|right|text|boxed|cdot|times|pi|leq?|geq?|infty|cup|quad|circ|"
+    r"(?<!\\)\\\\(?=(?:begin|end|[dtc]?frac|sqrt|left|right|text|boxed|cdot|times|pi|leq?|geq?|infty|cup|quad|circ|"
     r"theta|pm|ldots|mathrm|sin|cos|tan|log|ln)(?![A-Za-z]))"
 )
 _INVISIBLE_ENDS = "\u200b\u200c\u200d\u2060\ufeff\u200e\u200f\u00ad"
@@ -107,8 +107,6 @@ def raise_scripts(text: str) -> str:
 def clean(text: str) -> str:
     """An answer as bare mathematics: ASCII signs, no delimiters, no outer wrappers, no final punctuation."""
     text = _TURN_END.sub("", text.strip()).strip(_INVISIBLE_ENDS)
-    label = _LABEL.match(text)
-    text = text[label.end() :] if label else text
     if not text.isascii():
         text = raise_scripts(text).translate(_TABLE)
     if "\\\\" in text and _DOUBLED.search(text):
@@ -116,6 +114,8 @@ def clean(text: str) -> str:
     text = _SPACED.sub(" ", text)
     if "*" in text or "__" in text:
         text = _BOLD.sub(lambda m: m.group(1) or m.group(2), text)
+    label = _LABEL.match(text)
+    text = text[label.end() :] if label else text
     if "$" in text or "\\(" in text or "\\[" in text or "\\)" in text or "\\]" in text:
         text = drop_delimiters(text)
     return strip_end(text)
@@ -170,13 +170,15 @@ def squeeze(text: str) -> str:
     return _LOOSE.sub("", text)
 
 
-def words_of(text: str) -> str:
-    """The text as plain words: \\text{...} unwrapped, quotes, punctuation and spaces evened out."""
+def words_of(text: str, *, keep_marks: bool = False) -> str:
+    """The text as plain words: \\text{...} unwrapped, spaces evened out, quotes and punctuation dropped."""
     text = re.sub(
         r"\\(?:text(?:bf|it|rm|tt|sf)?|mathrm|mathbf|mbox|textnormal|operatorname)\s*\{([^{}]*)\}",
         r"\1",
         text,
     )
     text = re.sub(r"\\[,;:! ]|~", " ", text)
+    if keep_marks:
+        return " ".join(text.split()).strip("{}")
     text = re.sub(r"[\"`]|(?<=\w)[,;:!?](?=\s|$)|(?<=\w)\.(?=\s|$)", " ", text)
     return " ".join(text.split()).strip("{}")

@@ -6,6 +6,8 @@ operand := additive (':' additive)* [words] (('union'|'inter'|'minus') ...)*
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from rewards.verifiers.equivalence import lexicon as lx
 from rewards.verifiers.equivalence.cursor import Cursor, ParseError
 from rewards.verifiers.equivalence.expr import additive, term
@@ -14,6 +16,8 @@ from rewards.verifiers.equivalence.nodes import Node, Op, Quantity, Ratio, Rel, 
 from rewards.verifiers.equivalence.settings import MAX_DEPTH, MAX_ITEMS, EquivalenceSettings
 from rewards.verifiers.equivalence.words import resolve, unit_of
 
+MAX_BARS = 8
+"""Most bars of an answer that are tried in a second reading."""
 _SETS = ("union", "inter", "minus")
 _NEGATED = {"=": "!=", "in": "notin"}
 
@@ -27,8 +31,23 @@ def parse(text: str, settings: EquivalenceSettings, *, thousands: bool = True, t
     if not tokens:
         raise ParseError("nothing to read")
     cur = Cursor(tokens, additive, term, listing, mixed_numbers=settings.mixed_numbers, trusted=trusted)
+    try:
+        return _whole(cur)
+    except ParseError:
+        bars = [at for at, token in enumerate(tokens) if token.kind == "bar"]
+        if not 4 <= len(bars) <= MAX_BARS:
+            raise
+    for at in bars[1:]:  # ||x||y||: one of the bars that could close opens
+        try:
+            return _whole(replace(cur, tokens=list(tokens), at=0, depth=0, bars=0, opened=at))
+        except ParseError:
+            continue
+    raise ParseError("unbalanced bars")
+
+
+def _whole(cur: Cursor) -> Node:
     node = listing(cur)
-    if cur.now.kind != "end" or cur.at < len(tokens):
+    if cur.at < len(cur.tokens):
         raise ParseError(f"unread rest from {cur.now.text!r}")
     check_depth(node)
     return node

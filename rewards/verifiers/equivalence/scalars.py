@@ -11,7 +11,7 @@ from functools import lru_cache
 from rewards.verifiers.equivalence import forms as fm
 from rewards.verifiers.equivalence.canon import NotScalar, canon
 from rewards.verifiers.equivalence.forms import Form, TooComplex, Undefined
-from rewards.verifiers.equivalence.nodes import Big, Const, Node, Num, Op, symbols, walk
+from rewards.verifiers.equivalence.nodes import Big, Const, Node, Num, Op, replace_symbol, symbols, walk
 from rewards.verifiers.equivalence.probe import number, refuted
 from rewards.verifiers.equivalence.settings import EquivalenceSettings
 
@@ -36,6 +36,7 @@ def same_value(gold: Node, answer: Node, settings: EquivalenceSettings) -> bool 
     """Equality of two scalars; True and False are proofs, but for decimals, which follow min_digits."""
     if "oo" in (_infinite(gold), _infinite(answer)):
         return gold == answer or _signed_infinity(gold) == _signed_infinity(answer) != 0
+    gold, answer = _imaginary(gold, answer), _imaginary(answer, gold)
     left, right = form_of(gold), form_of(answer)
     if "undefined" in (left, right):
         return False
@@ -56,6 +57,13 @@ def same_value(gold: Node, answer: Node, settings: EquivalenceSettings) -> bool 
     if gold == answer:
         return True
     return False if refuted(gold, answer) else None
+
+
+def _imaginary(node: Node, other: Node) -> Node:
+    """The tree with I read as i, where the other side writes i and no I."""
+    if "I" not in symbols(node) or "I" in symbols(other) or Const("i") in walk(node):
+        return node
+    return replace_symbol(node, "I", Const("i")) if Const("i") in walk(other) else node
 
 
 def _compare_forms(left: Form, right: Form) -> bool | None:

@@ -54,7 +54,7 @@ class EquivalenceSettings:
         (17*23, gcd, mod, binomials) always does.
     """
 
-    min_digits: int = 4
+    min_digits: int = 7
     rel_tol: float = 0.0
     percent: Percent = "fraction"
     reduced: bool = False

@@ -44,7 +44,7 @@ from rewards.verifiers.equivalence.reals import REAL_LINE, from_points, intersec
 from rewards.verifiers.equivalence.scalars import form_of, same_value
 from rewards.verifiers.equivalence.settings import EquivalenceSettings
 
-_SETTINGS = EquivalenceSettings()
+_SETTINGS = EquivalenceSettings(allow_unevaluated=True)
 _ORDER = {"<": True, ">": True, "<=": False, ">=": False}
 _FLIPPED = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}
 
@@ -208,6 +208,7 @@ def _is_infinite(node: Node) -> bool:
 def _combined(kind: str, left: Answer, right: Answer) -> Answer:
     if isinstance(left, Named):
         return Named(left.subject, _combined(kind, left.value, right))
+    left, right = _set_of_one(left), _set_of_one(right)
     if isinstance(left, Items) and isinstance(right, Items) and left.shape == right.shape == "set":
         if kind == "union":
             return Items("set", left.members + right.members)
@@ -216,6 +217,12 @@ def _combined(kind: str, left: Answer, right: Answer) -> Answer:
     if one is None or two is None or not _orderable(one, two):
         return Ordered(kind, (left, right), symmetric=kind != "minus")
     return {"union": unite, "inter": intersect, "minus": subtract}[kind](one, two)
+
+
+def _set_of_one(answer: Answer) -> Answer:
+    """Next to a set sign, a single value is meant as the set that holds it."""
+    single = isinstance(answer, Scalar) and not isinstance(answer.node, Const | Sym)
+    return Items("set", (answer,)) if single else answer
 
 
 def _orderable(*sets: Reals) -> bool:
@@ -268,6 +275,8 @@ def _is_subject(node: Node) -> bool:
             return len(name) == 1 and not any(isinstance(arg, Group) for arg in args)
         case Group(items=items) | Ratio(items=items):
             return all(_is_subject(item) for item in items)
+        case Op(kind="mul", args=(Sym(name="Delta"), Sym())):
+            return True
         case Op(kind="mul" | "div", args=args):
             return all(_is_label(arg) for arg in args)
         case _:
@@ -286,10 +295,10 @@ def _equality(terms: tuple[Node, ...]) -> Answer:
     if not symbols(subject) and _is_subject(last) and len(terms) == 2:
         subject, last = last, subject
     for middle in terms[1:-1]:
-        if same_value(middle, last, _SETTINGS) is False:
+        if _differ(middle, last):
             raise ParseError("a chain that contradicts itself")
     if not symbols(subject):
-        if same_value(subject, last, _SETTINGS) is False or symbols(last):
+        if _differ(subject, last) or symbols(last):
             raise ParseError("an equation that does not hold")
         return interpret(last)
     if isinstance(subject, Ratio) or (isinstance(last, Group | Seq | Matrix | Op) and _names_set(last)):
@@ -300,6 +309,12 @@ def _equality(terms: tuple[Node, ...]) -> Answer:
     if len(terms) > 2:
         raise ParseError("a chain of equations")
     return Equation(_difference(subject, last))
+
+
+def _differ(left: Node, right: Node) -> bool:
+    """True where both are single values, and not the same."""
+    forms = form_of(left), form_of(right)
+    return all(isinstance(form, Form) for form in forms) and same_value(left, right, _SETTINGS) is False
 
 
 def _names_set(node: Node) -> bool:
