@@ -115,16 +115,18 @@ def hydra_entry(program: Program[S]) -> Callable[[Callable[[S], None]], Callable
         def main() -> None:
             program.register()
             arguments = get_args_parser().parse_args()
-            refused: list[str] = []
+            refused: list[RewardError] = []
 
             @functools.wraps(task)
             def job(config: DictConfig) -> None:
                 try:
                     task(program.typed(config))
                 except RewardError as error:
-                    refused.append(_report(error))
                     if HydraConfig.get().mode is not RunMode.MULTIRUN:
+                        _report(error)
                         raise SystemExit(REFUSED) from error
+                    refused.append(error)
+                    _report(error, f"job {HydraConfig.get().job.num}: ")
 
             if not _shows_only(arguments):
                 _check_command_line(program, arguments)
@@ -159,7 +161,6 @@ def _check_command_line(program: Program[Any], arguments: Namespace) -> None:
         raise SystemExit(REFUSED) from error
 
 
-def _report(error: RewardError) -> str:
+def _report(error: RewardError, job: str = "") -> None:
     for line in str(error).splitlines():
-        print(f"error: {line}", file=sys.stderr)
-    return str(error)
+        print(f"error: {job}{line}", file=sys.stderr)

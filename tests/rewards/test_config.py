@@ -175,7 +175,10 @@ def test_a_multirun_goes_on_after_a_refused_job(tmp_path: Path) -> None:
         "ran {'format': 0.2, 'accuracy': 1.0} False",
         "ran {'format': 0.2, 'accuracy': 2.0} False",
     ]
-    assert done.stderr.count("error: problems.jsonl: line 3: no gold") == 2
+    assert done.stderr.splitlines() == [
+        "error: job 1: problems.jsonl: line 3: no gold",
+        "error: job 4: problems.jsonl: line 3: no gold",
+    ]
 
 
 def test_a_multirun_with_a_wrong_value_starts_no_job(tmp_path: Path) -> None:
