@@ -1,8 +1,8 @@
 """Accuracy from several samples a problem: pass@k, maj@k, best-of-n, and intervals over problems.
 
-Knows numbers only: which samples are right, which answers are the same, which score each got; nothing of text,
-models or files. Each estimate is of one problem, in [0, 1]; `bootstrap_interval` averages problems. No estimate
-depends on the order of the samples: ties share their credit.
+Knows numbers only: which samples are right, which answers are the same, which score each got; nothing of
+text, models or files. Each estimate is of one problem, in [0, 1]; `bootstrap_interval` averages problems. No
+estimate depends on the order of the samples: ties share their credit.
 """
 
 from __future__ import annotations
@@ -102,9 +102,9 @@ def _majority(
 def best_of_n(scores: Sequence[float | None], correct: Sequence[bool], n: int) -> float:
     """Chance that the best scored of n samples is right, exact over all subsets of n without replacement.
 
-    A sample with b samples below it is the best of a subset with probability C(b, n - 1) / C(N, n); samples of
-    equal score share the probability of their tie. A sample without a score (None) is never chosen; a subset
-    of such samples counts as wrong.
+    A sample with b samples below it is the best of a subset with probability C(b, n - 1) / C(N, n); samples
+    of equal score share the probability of their tie. A sample without a score (None) is never chosen; a
+    subset of such samples counts as wrong.
 
     >>> best_of_n([0.9, 0.1], [True, False], 2)
     1.0
