@@ -92,7 +92,7 @@ def read_settlements() -> dict[str, Settlement]:
 
 def summary(judged: Sequence[Judged]) -> Table:
     """One row a file: how often both say the same, and the disagreements by direction."""
-    table = Table("file", "outputs", "agreement", "only ours right", "only theirs right", "ours wrong")
+    table = Table("file", "outputs", "agreement", "only ours accepts", "only theirs accepts", "ours wrong")
     for file in dict.fromkeys(one.output.file for one in judged):
         rows = [one for one in judged if one.output.file == file]
         agreed = sum(one.ours == one.output.recorded for one in rows)
