@@ -9,8 +9,11 @@ from hypothesis import strategies as st
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from grpo import offsets
+from grpo.credit import CreditSettings, process_advantages
 from grpo.offsets import steps_to_token_ends, token_char_ends
-from rewards.types import StepScore
+from grpo.tiny import tiny_tokenizer
+from rewards.types import Problem, Sample, StepScore
+from rewards.verifiers.arithmetic_steps import ArithmeticStepScorer
 
 CORPUS = [
     "Step 1. We add 7 and 5.\n\nStep 2. The carry is 1. So 3+4+1=8.\n\n",
@@ -182,6 +185,22 @@ def test_a_decoder_with_a_long_memory_is_followed_exactly() -> None:
     text = decode(ids)
     assert token_char_ends(ids, text, decode) == [0] * 30 + [31]
     assert offsets._windowed_char_ends(ids, text, decode) is None
+
+
+def test_the_embedded_tokenizer_puts_a_false_equation_on_its_own_tokens() -> None:
+    tokenizer = tiny_tokenizer(["<think>", "</think>"])
+    text = "<think>7+5=12,c1;3+4+1=7</think>72"
+    ids = [*tokenizer(text).input_ids, tokenizer.eos_token_id]
+    [score] = ArithmeticStepScorer().score([Sample(Problem("p", "37+45="), text)])
+    char_ends = token_char_ends(ids, text, lambda some: tokenizer.decode(some, skip_special_tokens=False))
+    ends = steps_to_token_ends(score.steps, char_ends)
+    assert [tokenizer.decode(ids[: end + 1]) for end in ends] == ["<think>7+5=12", text + "<eos>"]
+    good, bad = [step.value for step in score.steps]
+    [row, _] = process_advantages(
+        [[good, bad], [1.0]], [ends, [0]], [len(ids), 1], CreditSettings(form="difference")
+    )
+    assert (row[: ends[0] + 1] > 0).all()
+    assert (row[ends[0] + 1 :] < 0).all()
 
 
 def test_no_tokens_and_no_steps() -> None:
