@@ -44,7 +44,7 @@ _MORE_LABELS = re.compile(r"[;\n,.]\s*(?:[(\[][A-Z][)\]]|[A-Z][.):])\s")
 
 def choice_in(text: str) -> tuple[str, ...]:
     """The letters that a marked piece (a box, an answer block) consists of or starts with, upper case."""
-    return _letters_at(_bare(text), 0, with_lower=True)
+    return _letters_at(_bare(text), 0)
 
 
 def announced_choice(text: str) -> tuple[str, ...]:
@@ -68,8 +68,8 @@ def announced_choice(text: str) -> tuple[str, ...]:
         lines = bare.strip().splitlines()
         last = lines[-1].strip() if lines else ""
         if len(last) <= 24:
-            found = _letters_at(last, 0, with_lower=False, whole=True)
-    return found
+            found = _letters_at(last, 0, whole=True)
+    return found or _letters_at(f"({bare.strip()})", 0, whole=True)
 
 
 def _bare(text: str) -> str:
@@ -83,21 +83,19 @@ def _last_after(marker: re.Pattern[str], text: str) -> tuple[str, ...]:
     for match in marker.finditer(text):
         filler = _FILLER.match(text, match.end())
         at = filler.end() if filler else match.end()
-        found = _letters_at(text, at, with_lower=True) or found
+        found = _letters_at(text, at) or found
     return found
 
 
-def _letters_at(text: str, at: int, *, with_lower: bool, whole: bool = False) -> tuple[str, ...]:
+def _letters_at(text: str, at: int, *, whole: bool = False) -> tuple[str, ...]:
     """The letters that stand at a position, `B`, `(B)`, `A or B`, `A, C`, without repetition.
 
-    with_lower: accept a lower-case letter in brackets. whole: nothing may follow the letters.
+    A lower-case letter counts in brackets only. whole: nothing may follow the letters.
     """
     letters: list[str] = []
     while match := _LETTER.match(text, at):
         letter = match[1] or match[2]
         at_end = match.end()
-        if letter.islower() and not with_lower:
-            return ()
         if match[2] in ("A", "I") and not _AFTER_WORD_LETTER.match(text, at_end):
             break
         if _DENIED.match(text, at_end):

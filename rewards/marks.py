@@ -100,7 +100,10 @@ def find_formulas(text: str) -> Iterator[Mark]:
 
 
 def _can_be_formula(content: str) -> bool:
-    return bool(content.strip()) and "\n\n" not in content and not is_prose(content)
+    stripped = content.strip()
+    if not stripped or "\n\n" in content or (stripped[0].isdigit() and stripped.endswith((" and", " or"))):
+        return False  # "$5 and $6": two amounts of money
+    return not is_prose(content)
 
 
 def is_prose(text: str) -> bool:

@@ -32,6 +32,7 @@ _LIST_GAP = re.compile(r"(?i)[\s$*]*(,|;|/|,?\s*(?:and|or)\b)[\s$*]*(?:maybe|per
 _OPERATOR_BEFORE = re.compile(r"[-+*/^<>≤≥×÷·_\\{]\s*$")
 _OPERATOR_AFTER = re.compile(r"\s*(?:[*/^<>≤≥×÷·{\\]|[-+]\s*[\d(])")
 _NUMBER_WITH_WORDS = re.compile(r"[-+−$€£\s]*[0-9][0-9,.]*(?:\s*/\s*[0-9]+)?\s*(?:[^\W\d_]+\s*){0,3}")
+_BOLD = re.compile(r"(?<![\w)\]}])\*\*([^*\n]+)\*\*(?![\w(\[{])")  # not the powers of 2**3**x
 _EMPHASIS = '*_`"“”'
 
 
@@ -41,16 +42,27 @@ def loose_answer(text: str, settings: ExtractionSettings, kind: Kind) -> Extract
     if found is None and kind == "text":
         found = _short_text(text)
     if found is None:
-        found = _last(find_formulas(text), Rung.FORMULA)
-        after = found.span[1] if found and found.span else 0
-        if settings.last_number and kind == "math":
-            # Of the last formula and the last plain number, the later one.
-            found = last_number(text[after:], after) or found
+        found = _concluded(text, numbers=settings.last_number and kind == "math")
     return found or Extraction(None, Rung.NONE, Reason.NO_ANSWER)
+
+
+def _concluded(text: str, *, numbers: bool) -> Extraction | None:
+    """The later of the last formula and the last plain number in the last two paragraphs."""
+    start = len(text.rstrip())
+    for _ in range(2):
+        start = max(0, text.rfind("\n\n", 0, start))
+        start = len(text[:start].rstrip()) if start else 0
+    found = _last(find_formulas(text[start:]), Rung.FORMULA, start)
+    if not numbers:
+        return found
+    after = found.span[1] if found and found.span else start
+    return last_number(text[after:], after) or found
 
 
 def clean(text: str) -> str:
     """Without white space, emphasis, quotes and a full stop around it, nor delimiters of the whole."""
+    if "**" in text:
+        text = _BOLD.sub(r"\1", text)
     before = None
     while text != before:
         before = text
@@ -110,9 +122,9 @@ def _from_sentence(text: str, start: int, end: int) -> Extraction:
         tail = text[at:end]
         if is_visible_math(tail):
             return Extraction(clean(tail), Rung.ANNOUNCED, None, (at, end))
-    found = _last(find_formulas(text[start:end]), Rung.ANNOUNCED)
-    if found is not None and found.span is not None:
-        return Extraction(found.answer, found.rung, None, (found.span[0] + start, found.span[1] + start))
+    found = _last(find_formulas(text[start:end]), Rung.ANNOUNCED, start)
+    if found is not None:
+        return found
     number = last_number(text[start:end], start)
     if number is not None:
         return Extraction(number.answer, Rung.ANNOUNCED, number.reason, number.span)
@@ -157,13 +169,14 @@ def _short_text(text: str) -> Extraction | None:
     return Extraction(clean(stripped), Rung.WHOLE, None, (start, start + len(stripped)))
 
 
-def _last(marks: Iterable[Mark], rung: Rung) -> Extraction | None:
+def _last(marks: Iterable[Mark], rung: Rung, offset: int) -> Extraction | None:
+    """The content of the last mark; offset is added to its positions."""
     last = None
     for mark in marks:
         last = mark
     if last is None or last.content is None:
         return None
-    return Extraction(clean(last.content), rung, None, (last.start, last.end))
+    return Extraction(clean(last.content), rung, None, (offset + last.start, offset + last.end))
 
 
 def last_number(text: str, offset: int) -> Extraction | None:

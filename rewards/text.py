@@ -2,14 +2,16 @@ r"""The answer of a completion: text in, one candidate and the rung that found i
 
 The ladder, first hit decides: (1) the last `\boxed`/`\fbox`, (2) the last answer block (before boxes in the
 `tags` style), (3) a line after `####`, (4) the last announced answer, (5) a text that is all mathematics, or
-short where the gold is words, (6) the last delimited formula or plain number, whichever is later. Only what
+short where the gold is words, (6) the last formula or plain number of the last two paragraphs. Only what
 follows the closed thought is searched, never the prompt, the prefill, code fences, comments or an echo of the
 question. Choice golds have their own ladder (rewards.choices). Every step is linear in the text.
+
+Of several different boxes the last one counts. Boxes offered side by side (`\boxed{3}, \boxed{5}`, "or") are
+one list, and where the gold requires n values, n different boxes are these.
 
 What earns nothing by decision: an answer inside a thought that never closes; a last box or block that never
 closes or is empty (no falling back to an earlier one); more than `max_boxes` different boxes; numbers
 offered as alternatives; a denied answer ("not 42"); an answer with zero-width or direction marks inside.
-Boxes listed side by side (`\boxed{3}, \boxed{5}`) are one list; of boxes further apart the last counts.
 """
 
 from __future__ import annotations
@@ -26,12 +28,13 @@ from rewards.prose import clean, loose_answer
 from rewards.types import Reason
 
 _ECHO_MINIMUM = 12  # characters of a question that are masked where the completion repeats them
-_HIDDEN = "\u00ad\u200b-\u200f\u202a-\u202e\u2060\u2066-\u206f\ufeff\U000e0000-\U000e007f"
-_HIDDEN_ENDS = re.compile(f"^[{_HIDDEN}\\s]+|[{_HIDDEN}\\s]+$")
-_HIDDEN_INSIDE = re.compile(f"[{_HIDDEN}]")
+_ZERO_WIDTH = "\u00ad\u200b-\u200f\u2060\ufeff"
+_HIDDEN_ENDS = re.compile(f"^[{_ZERO_WIDTH}\\s]+|[{_ZERO_WIDTH}\\s]+$")
+# Zero-width characters, direction overrides (which change what is shown) and tag characters.
+_HIDDEN_INSIDE = re.compile(f"[{_ZERO_WIDTH}\u202a-\u202e\u2066-\u206f\U000e0000-\U000e007f]")
 _SPACE = r"(?:[\s$.*]|\\[()\[\],;]|\\q?quad\b)*"
 _BETWEEN_BOXES = re.compile(
-    rf"{_SPACE}(?:,|;|\band\b|\bor\b|\\text\{{\s*(?:and|or)\s*\}}){_SPACE}(?:(?:and|or)\b)?{_SPACE}"
+    rf"{_SPACE}(?:\\text\{{\s*)?(,|;|and\b|or\b)(?:\s*\}})?{_SPACE}(?:(?:and|or)\b)?{_SPACE}"
 )
 
 
@@ -45,13 +48,21 @@ class Source:
     truncated: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What the gold is: its kind decides how loose text is read, values how many results are required."""
+
+    kind: Kind = "math"
+    values: int = 1
+
+
 def extract_answer(
-    source: Source, spec: FormatSpec, settings: ExtractionSettings, kind: Kind = "math"
+    source: Source, spec: FormatSpec, settings: ExtractionSettings, wanted: Wanted = Wanted()
 ) -> Extraction:
     r"""The one answer that the completion gives.
 
-    kind: what the gold is, which decides how loose text is read. A completion that the token limit cut off
-    gives an answer only where a closed box or block shows that it was complete.
+    A completion that the token limit cut off gives an answer only where a closed box or block shows that it
+    was complete.
 
     >>> extract_answer(Source("<think>6*7</think>It is \\boxed{42}."), FormatSpec(), ExtractionSettings())
     Extraction(answer='42', rung=<Rung.BOX: 'box'>, reason=None, span=(24, 34))
@@ -61,24 +72,24 @@ def extract_answer(
     if start is None:
         return Extraction(None, Rung.NONE, Reason.UNCLOSED_THINK)
     region = hide_quoted(layout.turn[start:])
-    found = _marked(region, spec, settings, kind)
+    found = _marked(region, spec, settings, wanted)
     if found is None:
         if source.truncated:
             return Extraction(None, Rung.NONE, Reason.TRUNCATED)
         if settings.mode == "strict":
             return Extraction(None, Rung.NONE, Reason.NO_ANSWER)
-        found = _loose(_without_echo(region, source.question), settings, kind)
+        found = _loose(_without_echo(region, source.question), settings, wanted.kind)
     return _checked(found, start - layout.written_from)
 
 
-def _marked(region: str, spec: FormatSpec, settings: ExtractionSettings, kind: Kind) -> Extraction | None:
+def _marked(region: str, spec: FormatSpec, settings: ExtractionSettings, wanted: Wanted) -> Extraction | None:
     """The answer of the last box, answer block or `####` line, or None when the region has no such mark."""
-    block, box = _block(region, spec, settings, kind), _boxed(region, settings, kind)
+    block, box = _block(region, spec, settings, wanted), _boxed(region, settings, wanted)
     first, second = (block, box) if spec.answer_style == "tags" else (box, block)
-    return first or second or _hash_line(region, settings, kind)
+    return first or second or _hash_line(region, settings, wanted.kind)
 
 
-def _boxed(region: str, settings: ExtractionSettings, kind: Kind) -> Extraction | None:
+def _boxed(region: str, settings: ExtractionSettings, wanted: Wanted) -> Extraction | None:
     if "boxed" not in region and "\\fbox" not in region:
         return None
     boxes = find_boxes(region)
@@ -90,17 +101,40 @@ def _boxed(region: str, settings: ExtractionSettings, kind: Kind) -> Extraction 
         return Extraction(None, Rung.BOX, Reason.NO_ANSWER, span)
     if len({box.content for box in boxes}) > settings.max_boxes:
         return Extraction(None, Rung.BOX, Reason.AMBIGUOUS, span)
-    if kind == "choice":
+    if wanted.kind == "choice":
         return _chosen(
             choice_in(last.content) or announced_choice(last.content), last.content, Rung.BOX, span
         )
-    listed = [last]
+    together = _boxes_together(region, boxes, wanted.values)
+    contents = dict.fromkeys(_unboxed(box) for box in together)
+    return Extraction(", ".join(contents), Rung.BOX, None, (together[0].start, last.end))
+
+
+def _boxes_together(region: str, boxes: list[Mark], values: int) -> list[Mark]:
+    """The boxes that give the answer: the last and those beside it; all, where as many values are wanted."""
+    if values > 1 and len({box.content for box in boxes}) == values and not _lists(boxes[-1].content or ""):
+        return boxes
+    listed = [boxes[-1]]
+    only_and = True
     for box in reversed(boxes[:-1]):
-        if box.content is None or not _BETWEEN_BOXES.fullmatch(region, box.end, listed[-1].start):
+        gap = _BETWEEN_BOXES.fullmatch(region, box.end, listed[-1].start)
+        if box.content is None or gap is None:
             break
+        only_and = only_and and gap[1] == "and"
         listed.append(box)
-    contents = dict.fromkeys(_unboxed(box) for box in reversed(listed))
-    return Extraction(", ".join(contents), Rung.BOX, None, (listed[-1].start, last.end))
+    if only_and and len(listed) == 2 and values == 1:
+        return listed[:1]  # "3 and 5" for one value: a result beside another one, not a list of candidates
+    return listed[::-1]
+
+
+def _lists(content: str) -> bool:
+    """Whether a comma outside brackets makes a list of the content."""
+    depth = 0
+    for char in content:
+        depth += (char in "([{") - (char in ")]}")
+        if char == "," and depth == 0:
+            return True
+    return False
 
 
 def _unboxed(box: Mark) -> str:
@@ -113,7 +147,7 @@ def _unboxed(box: Mark) -> str:
     return content
 
 
-def _block(region: str, spec: FormatSpec, settings: ExtractionSettings, kind: Kind) -> Extraction | None:
+def _block(region: str, spec: FormatSpec, settings: ExtractionSettings, wanted: Wanted) -> Extraction | None:
     """The answer inside the last answer block; a block that never closes holds none."""
     opened = region.rfind(spec.answer_open)
     if opened < 0:
@@ -126,9 +160,9 @@ def _block(region: str, spec: FormatSpec, settings: ExtractionSettings, kind: Ki
     span = (opened, end + len(spec.answer_close))
     if not is_visible(content):
         return Extraction(None, Rung.TAGS, Reason.NO_ANSWER, span)
-    if kind == "choice":
+    if wanted.kind == "choice":
         return _chosen(choice_in(content) or announced_choice(content), content, Rung.TAGS, span)
-    inside = _boxed(content, settings, kind) or loose_answer(content, settings, kind)
+    inside = _boxed(content, settings, wanted) or loose_answer(content, settings, wanted.kind)
     if inside.answer is None and inside.reason is Reason.NO_ANSWER and inside.rung is Rung.NONE:
         return Extraction(clean(content), Rung.TAGS, None, span)
     return Extraction(inside.answer, Rung.TAGS, inside.reason, span)

@@ -19,10 +19,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from rewards.errors import ConfigError
-from rewards.extraction import Extraction, ExtractionSettings, Kind
+from rewards.extraction import Extraction, ExtractionSettings
 from rewards.format import FormatSpec
 from rewards.isolation import Limits, Outcome, guarded, run_isolated
-from rewards.text import Source, extract_answer
+from rewards.text import Source, Wanted, extract_answer
 from rewards.types import Reason, Sample, Score, Verdict
 from rewards.verifiers.equivalence import (
     AlgebraTask,
@@ -82,7 +82,7 @@ class AccuracyVerifier:
         if isinstance(gold, Reason):
             return Score.abstained(gold, version=_VERSION)
         source = Source(sample.text, sample.prefill, problem.prompt, sample.truncated)
-        extraction = extract_answer(source, self.format, self.extraction, _kind(gold))
+        extraction = extract_answer(source, self.format, self.extraction, _wanted(gold))
         if extraction.answer is None:
             reason = extraction.reason or Reason.NO_ANSWER
             return Score.scored(0.0, reason, version=_VERSION, notes={"rung": str(extraction.rung)})
@@ -135,10 +135,10 @@ class _Decisions:
 _decisions = _Decisions()
 
 
-def _kind(gold: Gold) -> Kind:
+def _wanted(gold: Gold) -> Wanted:
     if gold.answer_type == "choice":
-        return "choice"
-    return "text" if gold.answer_type == "text" else "math"
+        return Wanted("choice")
+    return Wanted("text" if gold.answer_type == "text" else "math", gold.count)
 
 
 def _decision(outcome: Outcome) -> Decision | Outcome:
