@@ -150,19 +150,13 @@ def line_digest(raw: RawRecord) -> bytes:
 
 
 def _score_or_fault(scorer: Scorer, samples: Sequence[Sample]) -> list[Score] | str:
-    outcome = guarded(f"{__name__}:score_batch", (scorer, samples))
+    outcome = guarded(scorer.score, samples)
     if outcome.reason is not None:
         return outcome.note or outcome.reason.value
     scores = cast(list[Score], outcome.value)
     if len(scores) != len(samples):
         return f"the scorer returned {len(scores)} scores for {len(samples)} samples"
     return scores
-
-
-def score_batch(work: tuple[Scorer, Sequence[Sample]]) -> list[Score]:
-    """Scores a batch; what the error boundary of rewards.isolation calls by name."""
-    scorer, samples = work
-    return scorer.score(samples)
 
 
 def _finite(score: Score) -> Score:

@@ -13,12 +13,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from rewards.chunks import Judge, ScoredChunk, iter_chunks
-from rewards.errors import ConfigError
+from rewards.errors import ConfigError, EngineError
 from rewards.io import RecordReader
 
 _COLUMN = "pickled"
-_READER_CPUS = 0.5
-"""Unlike an actor's, so that Ray keeps reading and scoring apart: fused, one actor would do all the work."""
+_ACTOR_CPUS, _READER_CPUS = 0.75, 0.25
+"""Together 1, so that as many actors as there are CPUs never starve the reader; and unlike each other, so
+that Ray keeps reading and scoring apart: fused, one actor would do all the work."""
 
 
 def score_on_ray(
@@ -26,7 +27,7 @@ def score_on_ray(
 ) -> Iterator[ScoredChunk]:
     """Scores the chunks of a file that begin after `lines_done` lines, in order, on `workers` actors.
 
-    Raises ConfigError when Ray is not installed.
+    Raises ConfigError when Ray is not installed, EngineError when the cluster gives up.
     """
     try:
         # Imported here: an extra, and seconds to load; untyped, hence Any.
@@ -39,7 +40,7 @@ def score_on_ray(
     context = data.DataContext.get_current()
     context.execution_options.preserve_order = True
     context.enable_progress_bars = False
-    chunks = data.range(1, override_num_blocks=1).map_batches(
+    chunks = data.from_items([0]).map_batches(
         pickled_chunks,
         fn_kwargs={"path": path, "lines_done": lines_done, "limit": limit},
         num_cpus=_READER_CPUS,
@@ -48,10 +49,14 @@ def score_on_ray(
         JudgeActor,
         fn_constructor_args=(judge,),
         batch_size=1,
+        num_cpus=_ACTOR_CPUS,
         compute=data.ActorPoolStrategy(size=workers),
     )
-    for row in scored.iter_rows():
-        yield pickle.loads(row[_COLUMN])
+    try:
+        for row in scored.iter_rows():
+            yield pickle.loads(row[_COLUMN])
+    except ray.exceptions.RayError as err:
+        raise EngineError(f"engine=ray: {str(err).strip().splitlines()[-1]}") from err
 
 
 class JudgeActor:

@@ -3,6 +3,7 @@
 import gzip
 import importlib.util
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ from scoring_runs import LINES, Scoring, rows, write
 from rewards.errors import ConfigError, DataError, EngineError
 from rewards.score_config import SCORE
 from rewards.scorer import Scorer
+
+TESTS = Path(__file__).resolve().parents[1]
 
 
 @pytest.fixture
@@ -263,7 +266,8 @@ def test_without_ray_the_engine_says_what_to_install(scoring: Scoring) -> None:
 
 @pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="the extra `ray` is not installed")
 @pytest.mark.slow
-def test_ray_gives_the_same_bytes(scoring: Scoring) -> None:
+def test_ray_gives_the_same_bytes(scoring: Scoring, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(TESTS), str(TESTS.parent)]))  # for Ray's processes
     scoring.run(scorer=BatchSum())
     expected = scoring.bytes()
     scoring.run("engine=ray", "workers=2", "overwrite=true", scorer=BatchSum())
