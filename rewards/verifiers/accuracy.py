@@ -38,6 +38,7 @@ _SOLVE = "rewards.verifiers.equivalence:solve"
 _ALGEBRA = ("rewards.verifiers.equivalence.algebra",)
 _NOTE = 200  # characters of an answer that a score keeps
 _REMEMBERED = 50_000  # decisions
+_MEMORABLE = 500  # characters of an answer, so that the memory of them stays small
 _OFFERS = re.compile(r"(?i)\b(?:or|either)\b")
 _COMPLETIONS_FAULT = frozenset({Reason.TIMEOUT, Reason.MEMORY, Reason.TOO_LARGE})
 
@@ -86,7 +87,7 @@ class AccuracyVerifier:
         if extraction.answer is None:
             reason = extraction.reason or Reason.NO_ANSWER
             return Score.scored(0.0, reason, version=_VERSION, notes={"rung": str(extraction.rung)})
-        key = (problem.gold, problem.answer_type, extraction.answer, self.equivalence)
+        key = (problem.gold, problem.answer_type, extraction.answer, self.equivalence, self.limits)
         found = _decisions.get(key) or decide(gold, extraction.answer, self.equivalence)
         if isinstance(found, Decision):
             _decisions.put(key, found)
@@ -98,7 +99,7 @@ class AccuracyVerifier:
         return [_decision(outcome) for outcome in outcomes]
 
 
-_Key = tuple[tuple[str, ...], str, str, EquivalenceSettings]
+_Key = tuple[tuple[str, ...], str, str, EquivalenceSettings, Limits]
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +126,8 @@ class _Decisions:
             return decision
 
     def put(self, key: _Key, decision: Decision) -> None:
+        if len(key[2]) > _MEMORABLE:
+            return
         with self._lock:
             self._known[key] = decision
             self._known.move_to_end(key)

@@ -23,55 +23,13 @@ CASES = [
 ]
 SPEC, SETTINGS = FormatSpec(), ExtractionSettings()
 KINDS = st.sampled_from([Wanted("math"), Wanted("math", 2), Wanted("choice"), Wanted("text")])
-PIECES = st.lists(
-    st.sampled_from(
-        [
-            "<think>",
-            "</think>",
-            "<answer>",
-            "</answer>",
-            "\\boxed{",
-            "\\boxed",
-            "\\fbox{",
-            "}",
-            "{",
-            "$",
-            "$$",
-            "\\(",
-            "\\)",
-            "\\[",
-            "\\]",
-            "####",
-            "42",
-            "7",
-            ",",
-            "or",
-            "and",
-            "answer",
-            "is",
-            ":",
-            "not",
-            "```",
-            "<!--",
-            "-->",
-            "%",
-            "**",
-            "\\text{or}",
-            "A",
-            "B",
-            "(C)",
-            "x^2",
-            "\u200b",
-            "<|im_end|>",
-            " ",
-            " ",
-            "\n",
-            "\n\n",
-            ". ",
-        ]
-    ),
-    max_size=30,
-)
+TOKENS = [
+    *("<think>", "</think>", "<answer>", "</answer>", "\\boxed{", "\\boxed", "\\fbox{", "}", "{", "$", "$$"),
+    *("\\(", "\\)", "\\[", "\\]", "####", "42", "7", ",", "or", "and", "answer", "is", ":", "not", "```"),
+    *("<!--", "-->", "%", "**", "\\text{or}", "A", "B", "(C)", "x^2", "\u200b", "<|im_end|>"),
+    *(" ", " ", "\n", "\n\n", ". "),
+]
+PIECES = st.lists(st.sampled_from(TOKENS), max_size=30)
 ANYTHING = Wanted()
 
 
