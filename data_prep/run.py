@@ -21,6 +21,7 @@ from typing import Any, cast
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from data_prep.arithmetic import ArithmeticSettings, build
 from data_prep.config import DataPrepConfig, check
@@ -97,7 +98,7 @@ def _write_prepared(config: DataPrepConfig, output: Path, console: Console) -> N
         "dropped": prepared.drop_counts(),
     }
     write_with_facts(output, prepared.problems, facts)
-    console.print(f"wrote {len(prepared.problems)} problems to {output}")
+    console.print(Text(f"wrote {len(prepared.problems)} problems to {output}"))
 
 
 def _write_arithmetic(config: DataPrepConfig, output: Path, console: Console) -> None:
@@ -113,17 +114,19 @@ def _write_arithmetic(config: DataPrepConfig, output: Path, console: Console) ->
         path = output / f"{name}.jsonl"
         write_with_facts(path, problems, {"settings": asdict(config), "problems": len(problems)})
         first = [problems[0].prompt, *problems[0].gold] if problems else []
-        table.add_row(str(path), str(len(problems)), *first)
+        table.add_row(Text(str(path)), str(len(problems)), *first)
     console.print(table)
 
 
 def _print_prepared(prepared: Prepared, source: str, console: Console) -> None:
-    table = Table("rows", "count", "which", title=f"{source}: {prepared.rows} rows")
+    console.print(Text(f"{source}: {prepared.rows} rows"))
+    table = Table("rows", "count", "which")
     table.add_row("kept", str(len(prepared.problems)), "")
     for reason, count in prepared.drop_counts().items():
         shown = [drop for drop in prepared.drops if drop.reason is reason][:SHOWN_DROPS]
         rest = [] if count <= SHOWN_DROPS else [f"and {count - SHOWN_DROPS} more"]
-        table.add_row(f"dropped: {reason}", str(count), "\n".join([*map(_describe, shown), *rest]))
+        # Text, because golds and file names may hold what rich takes for markup.
+        table.add_row(f"dropped: {reason}", str(count), Text("\n".join([*map(_describe, shown), *rest])))
     console.print(table)
 
 

@@ -86,6 +86,15 @@ def test_many_drops_are_counted_and_some_shown(tmp_path: Path) -> None:
     assert "and 3 more" in printed
 
 
+def test_golds_are_shown_as_they_are(tmp_path: Path) -> None:
+    rows = [{"prompt": "q", "gold": "[red]:smile:[/red] nobody"}, {"prompt": "r", "gold": "1"}]
+    source = write_rows(tmp_path / "rows.jsonl", rows)
+    printed = run_in_process(
+        "dataset=jsonl", f"source={source}", f"output={tmp_path / 'out.jsonl'}", "answer_type=number"
+    )
+    assert "[red]:smile:[/red] nobody" in printed
+
+
 def test_nothing_usable_writes_nothing(tmp_path: Path) -> None:
     source = write_rows(tmp_path / "rows.jsonl", [{"question": "q", "answer": "none"}])
     with pytest.raises(DataError, match="none of its 1 rows can be used"):
