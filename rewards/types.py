@@ -66,6 +66,7 @@ class Reason(StrEnum):
     STEPS = "steps"
     NO_STEPS = "no_steps"
     MODEL = "model"
+    RANDOM = "random"
     # composition
     COMBINED = "combined"
     GATED = "gated"
