@@ -12,17 +12,19 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
-import mpmath
-import sympy
-from mpmath import mp
+import mpmath as _mpmath  # pyright: ignore[reportMissingTypeStubs]
+import sympy as _sympy  # pyright: ignore[reportMissingTypeStubs]
 
-from rewards.verifiers.equivalence import compare
+from rewards.verifiers.equivalence import equations
 from rewards.verifiers.equivalence.highprec import NoValueError, Number, evaluate
 from rewards.verifiers.equivalence.nodes import Big, Call, Const, Node, Num, Op, Quantity, Sym, symbols, walk
 from rewards.verifiers.equivalence.probe import coordinate
 from rewards.verifiers.equivalence.scalars import same_value
 from rewards.verifiers.equivalence.settings import EquivalenceSettings
 
+mpmath: Any = _mpmath  # neither library carries types
+mp: Any = _mpmath.mp
+sympy: Any = _sympy
 _POINTS = 8
 _REAL_POINTS = 5
 """The points from here on are whole numbers: agreement there is no evidence for all values."""
@@ -40,7 +42,7 @@ def same_for(settings: EquivalenceSettings) -> Callable[[Node, Node], bool | Non
         if cheap is not None:
             return cheap
         if any(isinstance(part, Big) for node in (left, right) for part in walk(node)):
-            return settings.allow_unevaluated and confirmed(left, right)
+            return confirmed(left, right)
         verdict = agrees(left, right)
         return confirmed(left, right) if verdict is None else verdict
 
@@ -49,7 +51,7 @@ def same_for(settings: EquivalenceSettings) -> Callable[[Node, Node], bool | Non
 
 def proportional(left: Node, right: Node) -> bool | None:
     """The full oracle for equations: a constant quotient at several points, where forms do not decide."""
-    cheap = compare.proportional(left, right)
+    cheap = equations.proportional(left, right)
     if cheap is not None:
         return cheap
     names = sorted(symbols(left) | symbols(right))
@@ -169,6 +171,26 @@ def _add(*args: Expr) -> Expr:
     return sympy.Add(*args)
 
 
+def _multiply(*args: Expr) -> Expr:
+    return sympy.Mul(*args)
+
+
+def _negate(arg: Expr) -> Expr:
+    return sympy.Mul(-1, arg)
+
+
+def _divide(top: Expr, bottom: Expr) -> Expr:
+    return sympy.Mul(top, sympy.Pow(bottom, -1))
+
+
+def _percent(arg: Expr) -> Expr:
+    return sympy.Mul(arg, sympy.Rational(1, 100))
+
+
+def _degrees(arg: Expr) -> Expr:
+    return sympy.Mul(arg, sympy.pi, sympy.Rational(1, 180))
+
+
 def _power(base: Expr, exponent: Expr) -> Expr:
     if base.is_number and exponent.is_number and abs(exponent) > 10**4:
         raise NoValueError("power out of range")
@@ -190,12 +212,12 @@ def _binomial(top: Expr, bottom: Expr) -> Expr:
 _CONSTANTS: dict[str, Expr] = {"pi": sympy.pi, "e": sympy.E, "i": sympy.I, "oo": sympy.oo}
 _OPERATIONS: dict[str, Callable[..., Expr]] = {
     "add": _add,
-    "mul": lambda *args: sympy.Mul(*args),
-    "neg": lambda arg: -arg,
-    "div": lambda top, bottom: sympy.Mul(top, sympy.Pow(bottom, -1)),
+    "mul": _multiply,
+    "neg": _negate,
+    "div": _divide,
     "pow": _power,
-    "percent": lambda arg: arg / 100,
-    "deg": lambda arg: arg * sympy.pi / 180,
+    "percent": _percent,
+    "deg": _degrees,
 }
 _CALLS: dict[str, Callable[..., Expr]] = {
     **{n: vars(sympy)[n] for n in ("sin", "cos", "tan", "cot", "sec", "csc", "sinh", "cosh", "tanh", "coth")},

@@ -7,7 +7,7 @@ from typing import Literal
 
 from rewards.verifiers.equivalence.nodes import Node
 
-Shape = Literal["bare", "round", "square", "set"]
+Shape = Literal["bare", "either", "round", "square", "set"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Named:
 
 @dataclass(frozen=True, slots=True)
 class Items:
-    """Several members: a bare list, round or square brackets (order counts), or a set."""
+    """Several members: a bare list, alternatives joined by "or", brackets (order counts), or a set."""
 
     shape: Shape
     members: tuple[Answer, ...]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from fractions import Fraction
 
 from rewards.verifiers.equivalence import lexicon as lx
 from rewards.verifiers.equivalence.calls import big_operator, function
@@ -11,18 +10,17 @@ from rewards.verifiers.equivalence.cursor import Cursor, ParseError
 from rewards.verifiers.equivalence.lex import Token
 from rewards.verifiers.equivalence.nodes import (
     DOTS,
-    BaseN,
     Call,
     Const,
     Group,
     Matrix,
     Node,
-    Num,
     Op,
     Seq,
     Sym,
 )
-from rewards.verifiers.equivalence.settings import MAX_DIGITS, MAX_ITEMS
+from rewards.verifiers.equivalence.numerals import literal, number
+from rewards.verifiers.equivalence.settings import MAX_ITEMS
 
 _CLOSERS = {"(": (")", "]"), "[": ("]", ")"), "{": ("}",), "\\{": ("\\}", "}")}
 _APPLIED = frozenset({"f", "g", "h"})
@@ -30,10 +28,10 @@ _APPLIED = frozenset({"f", "g", "h"})
 
 def atom(cur: Cursor) -> Node:
     """The operand at the cursor; raises ParseError where none begins."""
-    token = cur.now
+    token = cur.peek()
     match token.kind:
         case "num":
-            return _number(cur)
+            return number(cur, fraction)
         case "name":
             return name(cur)
         case "const":
@@ -60,81 +58,6 @@ def atom(cur: Cursor) -> Node:
             raise ParseError(f"operand expected, found {token.text!r}")
 
 
-def literal(text: str) -> Num:
-    """A number as written: exact value, and for decimals the digits and the scale of the last one."""
-    mantissa, _, exponent = text.lower().partition("e")
-    power = int(exponent) if exponent else 0
-    if abs(power) > MAX_DIGITS:
-        raise ParseError("exponent too large")
-    whole, point, decimals = mantissa.partition(".")
-    value = Fraction(int(whole + decimals or "0"), 1) * Fraction(10) ** (power - len(decimals))
-    if not point or not decimals:
-        return Num(value)
-    digits = len((whole + decimals).lstrip("0")) or 1
-    return Num(value, digits, power - len(decimals))
-
-
-def _number(cur: Cursor) -> Node:
-    text = cur.take().text
-    if "." in text and cur.now == Token("cmd", "overline"):
-        return _repeating(cur, text)
-    if text.isdigit():
-        special = _mixed(cur, int(text)) or _based(cur, text)
-        if special is not None:
-            return special
-    return literal(text)
-
-
-def _based(cur: Cursor, digits: str) -> Node | None:
-    if not cur.is_op("_"):
-        return None
-    cur.take()
-    token = cur.take()
-    if token.kind == "open" and token.text == "{":
-        token = cur.take()
-        cur.expect("close", "}")
-    words = {"two": "2", "eight": "8", "ten": "10", "sixteen": "16"}
-    base = words.get(token.text, token.text)
-    if not base.isdigit() or not 2 <= int(base) <= 36:
-        raise ParseError("not a base")
-    return BaseN(digits.lstrip("0") or "0", int(base))
-
-
-def _mixed(cur: Cursor, whole: int) -> Num | None:
-    """3 1/3 and 3\\frac13: a whole number with a proper fraction behind it."""
-    if not cur.mixed_numbers:
-        return None
-    start = cur.at
-    if cur.now.kind == "num" and cur.now.spaced and cur.now.text.isdigit():
-        top = int(cur.take().text)
-        if cur.skip_op("/") and cur.now.kind == "num" and cur.now.text.isdigit():
-            bottom = int(cur.take().text)
-            if 0 < top < bottom and not cur.is_op("^", "!", "/"):
-                return Num(whole + Fraction(top, bottom))
-    elif cur.now.kind == "cmd" and cur.now.text.endswith("frac"):
-        quotient = fraction(cur)
-        top, bottom = quotient.args
-        whole_parts = isinstance(top, Num) and isinstance(bottom, Num)
-        if whole_parts and 0 < top.value < bottom.value and not cur.is_op("^", "!"):
-            if top.value.denominator == 1 == bottom.value.denominator and not (top.digits or bottom.digits):
-                return Num(whole + top.value / bottom.value)
-    cur.at = start
-    return None
-
-
-def _repeating(cur: Cursor, text: str) -> Num:
-    """0.1\\overline{6}: the bar repeats for ever."""
-    cur.take()
-    cur.expect("open", "{")
-    digits = cur.take().text
-    cur.expect("close", "}")
-    if not digits.isdigit():
-        raise ParseError("only digits repeat")
-    head = literal(text if text[-1] != "." else text + "0").value
-    places = len(text.partition(".")[2])
-    return Num(head + Fraction(int(digits), (10 ** len(digits) - 1) * 10**places))
-
-
 def _constant(text: str) -> Node:
     if text in ("pi", "oo", "empty", "e", "i"):
         return Const(text)
@@ -156,7 +79,7 @@ def name(cur: Cursor) -> Node:
     if text in ("e", "i"):
         return Const(text)
     node = Sym(text)
-    if cur.now.kind == "open" and cur.now.text == "(" and (text in _APPLIED or _many_arguments(cur)):
+    if cur.peek().kind == "open" and cur.peek().text == "(" and (text in _APPLIED or _many_arguments(cur)):
         inner = bracket(cur)
         return Call(text, inner.items if isinstance(inner, Group) else (inner,))
     return node
@@ -195,6 +118,7 @@ def subscript(cur: Cursor) -> str:
 
 def bracket(cur: Cursor) -> Node:
     """Grouping, tuple, interval or set: told apart by signs and commas only."""
+    before = cur.ahead(-1).text if cur.at else ""
     opening = cur.take().text
     if opening in ("floor(", "ceil("):
         inner = cur.expr(cur)
@@ -202,10 +126,10 @@ def bracket(cur: Cursor) -> Node:
         return Call(opening[:-1], (inner,))
     cur.deeper()
     bars, cur.bars = cur.bars, 0
-    if cur.now.kind == "close" and cur.now.text in _CLOSERS[opening]:
+    if cur.peek().kind == "close" and cur.peek().text in _CLOSERS[opening]:
         cur.take()
         cur.bars = bars
-        if opening == "{" and cur.now.kind == "open":
+        if opening == "{" and cur.peek().kind == "open":
             return atom(cur)
         if opening == "\\{":
             return Const("empty")
@@ -216,11 +140,12 @@ def bracket(cur: Cursor) -> Node:
         raise ParseError(f"{opening!r} closed by {closing.text!r}")
     cur.bars = bars
     cur.depth -= 1
-    return _grouped(opening[-1], closing.text[-1], inner, is_set=opening == "\\{")
+    member = opening == "{" and before in ("{", ",") and cur.peek().text in ("}", ",")
+    return _grouped(opening[-1], closing.text[-1], inner, is_set=member or opening == "\\{")
 
 
 def _grouped(opening: str, closing: str, inner: Node, *, is_set: bool) -> Node:
-    if opening == "{" and not is_set and isinstance(inner, Group) and len(inner.items) == 1:
+    if opening == "{" and isinstance(inner, Group) and len(inner.items) == 1:
         return inner.items[0]
     if isinstance(inner, Seq):
         if len(inner.items) > MAX_ITEMS:
@@ -263,7 +188,7 @@ def fraction(cur: Cursor) -> Op:
 
 
 def _argument(cur: Cursor) -> Node:
-    token = cur.now
+    token = cur.peek()
     if token.kind == "num" and token.text.isdigit() and len(token.text) > 1:
         cur.tokens[cur.at] = Token("num", token.text[1:])
         return literal(token.text[0])
@@ -277,7 +202,7 @@ def _argument(cur: Cursor) -> Node:
 
 
 def _command(cur: Cursor) -> Node:
-    text = cur.now.text
+    text = cur.peek().text
     if text in ("frac", "dfrac", "tfrac", "cfrac"):
         return fraction(cur)
     if text in ("binom", "dbinom", "tbinom"):
@@ -286,7 +211,11 @@ def _command(cur: Cursor) -> Node:
         return Call("binom", (top, _argument(cur)))
     if text in ("sum", "prod", "int", "iint", "iiint", "oint", "lim"):
         return big_operator(cur)
-    if text in lx.WRAPPERS:
+    if text in ("boxed", "fbox"):
+        if cur.boxed:
+            raise ParseError("several boxes")
+        cur.boxed = True
+    if text in lx.WRAPPERS or text in ("boxed", "fbox"):
         cur.take()
         return atom(cur)
     if text in lx.ACCENTS:
@@ -308,17 +237,17 @@ def _environment(cur: Cursor) -> Node:
     cur.deeper()
     bars, cur.bars = cur.bars, 0
     rows: list[list[Node]] = [[]]
-    while not (cur.now.kind == "end" and cur.now.text == kind):
-        if cur.now.kind == "row":
+    while not (cur.peek().kind == "end" and cur.peek().text == kind):
+        if cur.peek().kind == "row":
             cur.take()
             rows.append([])
             continue
-        if cur.now.kind == "amp":
+        if cur.peek().kind == "amp":
             cur.take()
             continue
         rows[-1].append(cur.listing(cur))
-        if cur.now.kind not in ("row", "amp", "end") or cur.now.text == "":
-            raise ParseError(f"unexpected {cur.now.text!r} in {kind}")
+        if cur.peek().kind not in ("row", "amp", "end") or cur.peek().text == "":
+            raise ParseError(f"unexpected {cur.peek().text!r} in {kind}")
     cur.take()
     cur.bars = bars
     cur.depth -= 1

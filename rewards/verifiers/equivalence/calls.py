@@ -47,7 +47,7 @@ def _script(cur: Cursor, atom: Callable[[Cursor], Node]) -> Node:
 
 def _root(cur: Cursor, called: str, atom: Callable[[Cursor], Node]) -> Node:
     index: Node | None = num(3) if called == "cbrt" else None
-    if cur.now.kind == "open" and cur.now.text == "[":
+    if cur.peek().kind == "open" and cur.peek().text == "[":
         cur.take()
         index = cur.expr(cur)
         cur.expect("close", "]")
@@ -58,7 +58,7 @@ def _root(cur: Cursor, called: str, atom: Callable[[Cursor], Node]) -> Node:
 
 
 def _arguments(cur: Cursor, called: str, atom: Callable[[Cursor], Node]) -> tuple[Node, ...]:
-    if cur.now.kind == "open":
+    if cur.peek().kind == "open":
         inner = atom(cur)
         if isinstance(inner, Group):
             if called not in _LISTS and len(inner.items) == 1:
@@ -69,10 +69,10 @@ def _arguments(cur: Cursor, called: str, atom: Callable[[Cursor], Node]) -> tupl
         return (inner,)
     cur.deeper()
     factors: list[Node] = []
-    while cur.now.kind in ("num", "name", "const", "cmd", "bar", "begin") or not factors:
-        if cur.now.kind == "bar" and cur.bars:
+    while cur.peek().kind in ("num", "name", "const", "cmd", "bar", "begin") or not factors:
+        if cur.peek().kind == "bar" and cur.bars:
             break
-        if factors and cur.now.kind == "cmd" and cur.now.text in ("pmod", "sum", "int", "prod", "lim"):
+        if factors and cur.peek().kind == "cmd" and cur.peek().text in ("pmod", "sum", "int", "prod", "lim"):
             break
         factors.append(_powered(cur, atom))
     cur.depth -= 1
@@ -87,7 +87,7 @@ def _powered(cur: Cursor, atom: Callable[[Cursor], Node]) -> Node:
             node = Call("factorial", (node,))
         elif sign == "deg" or cur.skip_op("circ"):
             node = Op("deg", (node,))
-        elif cur.now.text == "{" and cur.ahead(1).text == "circ" and cur.ahead(2).text == "}":
+        elif cur.peek().text == "{" and cur.ahead(1).text == "circ" and cur.ahead(2).text == "}":
             cur.at += 3
             node = Op("deg", (node,))
         else:
@@ -123,10 +123,10 @@ def big_operator(cur: Cursor) -> Node:
 
 def _limit(cur: Cursor) -> Node | None:
     """One limit: braced, or a single operand; x \\to 0 reads as a relation; braces around nothing as none."""
-    if not (cur.now.kind == "open" and cur.now.text == "{"):
+    if not (cur.peek().kind == "open" and cur.peek().text == "{"):
         return _single(cur)
     cur.take()
-    if cur.now.kind == "close":
+    if cur.peek().kind == "close":
         cur.take()
         return None
     node = cur.listing(cur)

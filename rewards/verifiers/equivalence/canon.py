@@ -1,6 +1,7 @@
 """Tree to exact normal form: which trees are polynomials, radicals, powers, and what else stays opaque.
 
-Raises TooComplex where limits are met, Undefined where there is no value, NotScalar for lists and relations.
+Raises TooComplexError where limits are met, UndefinedError where there is no value, and NotScalarError for
+lists and relations.
 """
 
 from __future__ import annotations
@@ -8,13 +9,13 @@ from __future__ import annotations
 from fractions import Fraction
 
 from rewards.verifiers.equivalence import forms as fm
-from rewards.verifiers.equivalence.forms import ONE, UNIT, Form, TooComplex, Undefined
+from rewards.verifiers.equivalence.forms import ONE, UNIT, Form, TooComplexError, UndefinedError
 from rewards.verifiers.equivalence.functions import call
 from rewards.verifiers.equivalence.nodes import Big, Call, Const, Node, Num, Op, Quantity, Sym
 from rewards.verifiers.equivalence.settings import MAX_BITS
 
 
-class NotScalar(ValueError):
+class NotScalarError(ValueError):
     """The tree is no single value."""
 
 
@@ -36,7 +37,7 @@ def canon(node: Node) -> Form:
         case Big():
             return _big(node)
         case _:
-            raise NotScalar(type(node).__name__)
+            raise NotScalarError(type(node).__name__)
 
 
 def _constant(name: str) -> Form:
@@ -44,7 +45,7 @@ def _constant(name: str) -> Form:
         return fm.generator(fm.IMAGINARY)
     if name in ("pi", "e"):
         return fm.generator("k" + name)
-    raise NotScalar(name)
+    raise NotScalarError(name)
 
 
 def _operation(kind: str, args: tuple[Node, ...]) -> Form:
@@ -71,7 +72,7 @@ def _operation(kind: str, args: tuple[Node, ...]) -> Form:
         case "deg":
             return fm.mul(parts[0], fm.mul(fm.constant(Fraction(1, 180)), fm.generator("kpi")))
         case _:
-            raise NotScalar(kind)
+            raise NotScalarError(kind)
 
 
 def _call(name: str, args: tuple[Node, ...]) -> Form:
@@ -89,9 +90,9 @@ def _call(name: str, args: tuple[Node, ...]) -> Form:
 def _root(inner: Form, index: Form) -> Form:
     degree = index.rational()
     value = inner.rational()
-    if degree is not None and value is not None and value < 0 and degree.denominator == 1:
-        if degree.numerator % 2:  # the real root of a negative number, as schools write it
-            return fm.mul(fm.constant(-1), _root(fm.constant(-value), index))
+    odd = degree is not None and degree.denominator == 1 and degree.numerator % 2 == 1
+    if odd and value is not None and value < 0:  # the real root of a negative number, as schools write it
+        return fm.mul(fm.constant(-1), _root(fm.constant(-value), index))
     return raise_to(inner, fm.inverse(index))
 
 
@@ -115,13 +116,13 @@ def raise_to(base: Form, exponent: Form) -> Form:
 
 def _whole_power(base: Form, exponent: int) -> Form:
     if exponent.bit_length() > MAX_BITS:
-        raise TooComplex("exponent too large")
+        raise TooComplexError("exponent too large")
     if base.den != UNIT and exponent > 0 and len(base.den) > 1:
         top = _whole_power(Form(base.num, UNIT), exponent)
         return fm.mul(top, fm.inverse(_whole_power(Form(base.den, UNIT), exponent)))
     try:
         return fm.power(base, exponent)
-    except TooComplex:
+    except TooComplexError:
         if base.rational() is not None:
             raise
         content, rest = _primitive(base)
@@ -148,7 +149,7 @@ def _gcd(left: Fraction, right: Fraction) -> Fraction:
 def _fractional_power(base: Form, exponent: Fraction) -> Form:
     if not base.num:
         if exponent < 0:
-            raise Undefined("0 to a negative power")
+            raise UndefinedError("0 to a negative power")
         return fm.constant(0)
     if base.den != UNIT and len(base.den) > 1:
         top = _fractional_power(Form(base.num, UNIT), exponent)
@@ -176,7 +177,7 @@ def _mono_root(rest: Form, exponent: Fraction) -> Form:
         if key[0] == "p":
             root = fm.root_of_rational(Fraction(int(key[1:])), old * exponent)
             if root is None:
-                raise TooComplex("radicand too large")
+                raise TooComplexError("radicand too large")
             positive = fm.mul(positive, root)
         elif key[0] == "k":
             positive = fm.mul(positive, fm.generator(key, old * exponent))
@@ -205,7 +206,7 @@ def _symbolic_power(base: Form, exponent: Form) -> Form:
             return fm.add(call("cos", [angle]), fm.mul(fm.generator(fm.IMAGINARY), call("sin", [angle])))
         return fm.generator(f"@pow[{fm.key_of(base)}|{fm.key_of(exponent)}]")
     if not base.num:
-        raise Undefined("0 to a symbolic power")
+        raise UndefinedError("0 to a symbolic power")
     value = base.rational()
     parts: list[tuple[str, Fraction]] = [(fm.key_of(base), Fraction(1))]
     if value is not None and value > 0:

@@ -6,11 +6,9 @@ rule about kinds (what a tuple may equal, when a name may be dropped) stands in 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from fractions import Fraction
 
-from rewards.verifiers.equivalence import forms as fm
 from rewards.verifiers.equivalence.answers import (
     Answer,
     Equation,
@@ -23,52 +21,28 @@ from rewards.verifiers.equivalence.answers import (
     Scalar,
     Table,
 )
-from rewards.verifiers.equivalence.forms import Form, TooComplex
-from rewards.verifiers.equivalence.lexicon import UNIT_FACTORS, UNIT_NAMES
-from rewards.verifiers.equivalence.nodes import Call, Group, Node, Num, Op, Sym, num, symbols
+from rewards.verifiers.equivalence.equations import same_inequality
+from rewards.verifiers.equivalence.forms import Form
+from rewards.verifiers.equivalence.nodes import Call, Group, Node, Op, Sym, symbols
+from rewards.verifiers.equivalence.quantities import same_quantity
+from rewards.verifiers.equivalence.rules import SLOW, Rules, Verdict3, both
 from rewards.verifiers.equivalence.scalars import as_decimal, form_of, is_unevaluated
-from rewards.verifiers.equivalence.settings import EquivalenceSettings
 from rewards.verifiers.equivalence.structure import as_reals
 
-Verdict3 = bool | None
-Same = Callable[[Node, Node], Verdict3]
-SLOW = 900
-"""Pairs of members above which a set is left to the worker."""
-Proportional = Callable[[Node, Node], Verdict3]
 
-
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """The scalar oracles and the conventions a comparison runs under."""
-
-    same: Same
-    """Equal values?"""
-    proportional: Proportional
-    """Equal up to a nonzero constant factor? For equations moved to one side."""
-    settings: EquivalenceSettings
-    patient: bool = False
-    """True in a worker, where long comparisons of sets are run as well."""
-
-
-def both(verdicts: Sequence[Verdict3]) -> Verdict3:
-    """Conjunction: False wins, then unknown."""
-    if any(verdict is False for verdict in verdicts):
-        return False
-    return None if any(verdict is None for verdict in verdicts) else True
-
-
-def equal(gold: Answer, answer: Answer, rules: Rules) -> Verdict3:
-    """Whether answer says what gold says; raises nothing."""
+def equal(gold: Answer, answer: Answer, rules: Rules, *, top: bool = True) -> Verdict3:
+    """Whether answer says what gold says; raises nothing. top: neither is a member of a collection."""
     if isinstance(gold, Named) or isinstance(answer, Named):
         return _named(gold, answer, rules)
-    gold, answer = _lone_member(gold, answer), _lone_member(answer, gold)
+    if top:
+        gold, answer = _lone_member(gold, answer), _lone_member(answer, gold)
     match gold, answer:
         case Scalar(), Scalar():
-            return _scalars(gold, answer, rules)
+            return same_quantity(gold, answer, rules)
         case Equation(difference=left), Equation(difference=right):
             return rules.proportional(left, right)
         case Inequality(), Inequality():
-            return _inequalities(gold, answer, rules)
+            return same_inequality(gold, answer, rules)
         case Ordered(), Ordered():
             return _ordered(gold, answer, rules)
         case (Table(), _) | (_, Table()):
@@ -86,67 +60,6 @@ def _lone_member(answer: Answer, other: Answer) -> Answer:
     if isinstance(answer, Items) and answer.shape == "set" and len(answer.members) == 1:
         return answer if isinstance(other, Items | Reals) else answer.members[0]
     return answer
-
-
-def _scalars(gold: Scalar, answer: Scalar, rules: Rules) -> Verdict3:
-    settings = rules.settings
-    if settings.reduced and _reducible(answer.node):
-        return False
-    if "deg" in (gold.unit, answer.unit):
-        return _degrees(gold, answer, rules)
-    if gold.unit and not answer.unit and settings.units_required and gold.unit != "unit":
-        return False
-    if gold.unit and answer.unit and gold.unit != answer.unit and "unit" not in (gold.unit, answer.unit):
-        factor = _conversion(answer.unit, gold.unit) if settings.convert_units else None
-        if factor is None:
-            return False
-        return rules.same(gold.node, Op("mul", (answer.node, num(factor))))
-    verdict = rules.same(gold.node, answer.node)
-    if verdict is not True and settings.percent == "lenient":
-        bare = _without_percent(gold.node), _without_percent(answer.node)
-        return rules.same(*bare) if bare != (gold.node, answer.node) else verdict
-    return verdict
-
-
-def _degrees(gold: Scalar, answer: Scalar, rules: Rules) -> Verdict3:
-    """60 degrees equals a bare 60 and pi/3; a length never."""
-    other = {gold.unit, answer.unit} - {"deg"}
-    if other - {"", "rad"}:
-        return False
-    plain = rules.same(gold.node, answer.node) if "rad" not in other else False
-    if plain is True or not other or (rules.settings.units_required and gold.unit and not answer.unit):
-        return plain
-    left = Op("deg", (gold.node,)) if gold.unit == "deg" else gold.node
-    right = Op("deg", (answer.node,)) if answer.unit == "deg" else answer.node
-    return rules.same(left, right)
-
-
-def _conversion(source: str, target: str) -> Fraction | None:
-    """How many targets make one source; None where they measure different things."""
-    for power in ("", "^2", "^3"):
-        one, two = source.removesuffix(power), target.removesuffix(power)
-        if one in UNIT_FACTORS and two in UNIT_FACTORS and source.endswith(power) and target.endswith(power):
-            if _DIMENSIONS[one] == _DIMENSIONS[two]:
-                return (Fraction(*UNIT_FACTORS[one]) / Fraction(*UNIT_FACTORS[two])) ** int(power[1:] or "1")
-    return None
-
-
-_DIMENSIONS = {unit: dimension for dimension, unit in UNIT_NAMES.values()}
-
-
-def _reducible(node: Node) -> bool:
-    inner = node.args[0] if isinstance(node, Op) and node.kind == "neg" else node
-    if not (isinstance(inner, Op) and inner.kind == "div"):
-        return False
-    top, bottom = inner.args
-    if not (isinstance(top, Num) and isinstance(bottom, Num)):
-        return False
-    quotient = top.value / bottom.value if bottom.value else Fraction(0)
-    return quotient.denominator != bottom.value
-
-
-def _without_percent(node: Node) -> Node:
-    return node.args[0] if isinstance(node, Op) and node.kind == "percent" else node
 
 
 def _named(gold: Answer, answer: Answer, rules: Rules) -> Verdict3:
@@ -200,28 +113,6 @@ def _stands_for(plain: Sym, applied: Call, *values: Answer) -> bool:
     return len(used) == len(values) and not any("y" in names for names in used)
 
 
-def _inequalities(gold: Inequality, answer: Inequality, rules: Rules) -> Verdict3:
-    if gold.strict != answer.strict:
-        return False
-    left, right = form_of(gold.difference), form_of(answer.difference)
-    if isinstance(left, Form) and isinstance(right, Form):
-        ratio = constant_ratio(left, right)
-        return ratio is not None and ratio > 0
-    return rules.same(gold.difference, answer.difference)
-
-
-def constant_ratio(left: Form, right: Form) -> Fraction | None:
-    """The rational c with left = c * right, or None where there is none (or it cannot be found)."""
-    try:
-        a, b = fm.poly_mul(left.num, right.den), fm.poly_mul(right.num, left.den)
-    except TooComplex:
-        return None
-    if not a or not b or a.keys() != b.keys():
-        return None
-    ratios = {a[mono] / b[mono] for mono in a}
-    return ratios.pop() if len(ratios) == 1 else None
-
-
 def _ordered(gold: Ordered, answer: Ordered, rules: Rules) -> Verdict3:
     if gold.label != answer.label or len(gold.parts) != len(answer.parts):
         return False
@@ -229,7 +120,9 @@ def _ordered(gold: Ordered, answer: Ordered, rules: Rules) -> Verdict3:
         return matching(gold.parts, answer.parts, rules)
     if gold.label == "ratio" and rules.settings.ratios_reduced:
         return _proportions(gold, answer, rules)
-    return both([equal(one, two, rules) for one, two in zip(gold.parts, answer.parts, strict=True)])
+    return both(
+        [equal(one, two, rules, top=False) for one, two in zip(gold.parts, answer.parts, strict=True)]
+    )
 
 
 def _proportions(gold: Ordered, answer: Ordered, rules: Rules) -> Verdict3:
@@ -286,13 +179,13 @@ _FIXED = frozenset({"round", "square"})
 
 def _items(gold: Items, answer: Items, rules: Rules) -> Verdict3:
     shapes = {gold.shape, answer.shape}
-    if len(shapes) == 2 and "bare" not in shapes:
+    if len(shapes) == 2 and not _compatible(gold, answer):
         return False
     if _keeps_order(gold, answer, rules):
         if len(gold.members) != len(answer.members):
             return False
         pairs = zip(gold.members, answer.members, strict=True)
-        return both([equal(one, two, rules) for one, two in pairs])
+        return both([equal(one, two, rules, top=False) for one, two in pairs])
     return matching(gold.members, answer.members, rules, repeats="set" in shapes or _no_doubles(gold, rules))
 
 
@@ -301,10 +194,22 @@ def _no_doubles(gold: Items, rules: Rules) -> bool:
     return len(_distinct(gold.members, rules)) == len(gold.members)
 
 
+def _compatible(gold: Items, answer: Items) -> bool:
+    """Whether two different shapes may stand for one another: a bare list for a tuple or a set."""
+    shapes = {gold.shape, answer.shape}
+    if _all_named(gold) != _all_named(answer) and shapes & {"set", "either"}:
+        return False  # which value belongs to which name is not said
+    if "either" in shapes:
+        return bool(shapes & {"bare", "set"})
+    if "square" in shapes and len(gold.members) == 2:
+        return False  # two in square brackets are an interval
+    return "bare" in shapes
+
+
 def _keeps_order(gold: Items, answer: Items, rules: Rules) -> bool:
     if gold.shape in _FIXED or answer.shape in _FIXED:
         return not (_all_named(gold) and _all_named(answer))
-    if "set" in (gold.shape, answer.shape):
+    if {"set", "either"} & {gold.shape, answer.shape}:
         return False
     names = [_all_named(gold), _all_named(answer)]
     return rules.settings.ordered_lists or (names[0] != names[1])
@@ -323,7 +228,7 @@ def matching(
         gold, answer = _distinct(gold, rules), _distinct(answer, rules)
     if len(gold) != len(answer):
         return False
-    table = [[equal(one, two, rules) for two in answer] for one in gold]
+    table = [[equal(one, two, rules, top=False) for two in answer] for one in gold]
     if _pairs_off([[cell is True for cell in row] for row in table]):
         return True
     return None if _pairs_off([[cell is not False for cell in row] for row in table]) else False
@@ -346,7 +251,7 @@ def _rationals(members: Sequence[Answer]) -> list[Fraction] | None:
 def _distinct(members: Sequence[Answer], rules: Rules) -> list[Answer]:
     kept: list[Answer] = []
     for member in members:
-        if not any(member == other or equal(other, member, rules) is True for other in kept):
+        if not any(member == other or equal(other, member, rules, top=False) is True for other in kept):
             kept.append(member)
     return kept
 
@@ -365,33 +270,3 @@ def _pairs_off(allowed: list[list[bool]]) -> bool:
         return False
 
     return all(place(row, set()) for row in range(len(allowed)))
-
-
-def proportional(left: Node, right: Node) -> Verdict3:
-    """Whether left = 0 and right = 0 are one equation: numerators equal up to a rational factor."""
-    if left == right:
-        return True
-    one, two = form_of(left), form_of(right)
-    if not (isinstance(one, Form) and isinstance(two, Form)):
-        return None if "complex" in (one, two) else False
-    ratio = constant_ratio(Form(cleared(one.num), fm.UNIT), Form(cleared(two.num), fm.UNIT))
-    if ratio is not None:
-        return True
-    return None if one.opaque or two.opaque or _irrational(one) or _irrational(two) else False
-
-
-def _irrational(form: Form) -> bool:
-    """True where coefficients hold radicals or pi: a constant factor may then be no rational."""
-    return any(key[0] in "pki" for mono in form.num for key, _ in mono)
-
-
-def cleared(poly: fm.Poly) -> fm.Poly:
-    """The polynomial without negative exponents: both sides multiplied by what stood below the line."""
-    lowest: dict[str, fm.Exponent] = {}
-    for mono in poly:
-        for key, exponent in mono:
-            if exponent < lowest.get(key, 0):
-                lowest[key] = exponent
-    if not lowest:
-        return poly
-    return fm.poly_mul(poly, {tuple(sorted((key, -low) for key, low in lowest.items())): Fraction(1)})

@@ -18,7 +18,7 @@ class ParseError(ValueError):
 
 @dataclass(slots=True)
 class Cursor:
-    """Position in the tokens; expr, product and listing are the grammar's entry points, for the way back up."""
+    """Position in the tokens; expr, product and listing lead back up the grammar."""
 
     tokens: list[Token]
     expr: Callable[[Cursor], Node]
@@ -31,11 +31,13 @@ class Cursor:
     depth: int = 0
     bars: int = 0
     """Open absolute-value bars in the current brackets."""
+    boxed: bool = False
+    """True once a box has been entered: a second one would be multiplied."""
     opened: int = -1
     """The place of a bar that is to open although it could close, on a second reading."""
 
-    @property
-    def now(self) -> Token:
+    def peek(self) -> Token:
+        """The current token, or the end."""
         return self.tokens[self.at] if self.at < len(self.tokens) else END
 
     def ahead(self, steps: int) -> Token:
@@ -45,13 +47,13 @@ class Cursor:
 
     def take(self) -> Token:
         """The current token; moves past it."""
-        token = self.now
+        token = self.peek()
         self.at += 1
         return token
 
     def is_op(self, *texts: str) -> bool:
         """True where an operator with one of these texts comes next."""
-        token = self.now
+        token = self.peek()
         return token.kind == "op" and token.text in texts
 
     def skip_op(self, text: str) -> bool:

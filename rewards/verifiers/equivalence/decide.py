@@ -7,19 +7,23 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import lru_cache
 
 from rewards.types import Reason
 from rewards.verifiers.equivalence.answers import Answer, Items, Scalar
-from rewards.verifiers.equivalence.compare import Rules, equal, proportional
+from rewards.verifiers.equivalence.compare import equal
+from rewards.verifiers.equivalence.equations import proportional
 from rewards.verifiers.equivalence.gold import Gold
-from rewards.verifiers.equivalence.nodes import Node, symbols
+from rewards.verifiers.equivalence.nodes import Node, Num, symbols
 from rewards.verifiers.equivalence.normalise import clean, squeeze, words_of
 from rewards.verifiers.equivalence.parse import parse
-from rewards.verifiers.equivalence.scalars import same_value
+from rewards.verifiers.equivalence.rules import Rules
+from rewards.verifiers.equivalence.scalars import same_value, terminates
 from rewards.verifiers.equivalence.settings import MAX_CHARS, EquivalenceSettings
 from rewards.verifiers.equivalence.structure import interpret
 
+_PLAIN = re.compile(r"-?[0-9]{1,40}(?:\.[0-9]{1,40})?\Z")
 _LETTER = re.compile(r"[(\[{]?\s*([A-Ja-j])\s*[)\]}]?\s*(?:[.:)]\s*)?\Z")
 _LETTER_TEXT = re.compile(r"(?:[(\[]\s*([A-J])\s*[)\]][.:]?|([A-J])\s*[).:])\s+\S")
 
@@ -55,6 +59,9 @@ def decide(gold: Gold, answer: str, settings: EquivalenceSettings) -> Decision |
         return _choice(gold, text)
     if gold.parsed is None:
         return _text(gold, text, settings)
+    plain = _plain_number(gold, text, settings)
+    if plain is not None:
+        return plain
     readings = read(text, settings, lists=gold.count > 1 or isinstance(gold.parsed, Items))
     if not readings:
         return Decision(False, Reason.UNPARSABLE)
@@ -65,6 +72,20 @@ def decide(gold: Gold, answer: str, settings: EquivalenceSettings) -> Decision |
     if None in verdicts:
         return AlgebraTask(gold, answer, settings)
     return Decision(False, Reason.MISMATCH)
+
+
+def _plain_number(gold: Gold, text: str, settings: EquivalenceSettings) -> Decision | None:
+    """The common case, a plain number against a plain number, without parsing; None for all others.
+
+    Two numbers with a finite decimal are compared exactly, so that no other rule could make them equal.
+    """
+    if not (isinstance(gold.parsed, Scalar) and isinstance(gold.parsed.node, Num)):
+        return None
+    decimal = terminates(gold.parsed.node.value)
+    if not decimal or settings.rel_tol or settings.units_required or not _PLAIN.match(text):
+        return None
+    same = gold.parsed.node.value == Fraction(text)
+    return Decision(same, Reason.MATCH_NUMERIC if same else Reason.MISMATCH)
 
 
 @lru_cache(maxsize=64)

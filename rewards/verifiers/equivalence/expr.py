@@ -6,10 +6,11 @@ factor := atom ('^' exponent | '!' | '%' | degree)*      juxtaposition multiplie
 
 from __future__ import annotations
 
-from rewards.verifiers.equivalence.atoms import atom, literal, subscript
+from rewards.verifiers.equivalence.atoms import atom, subscript
 from rewards.verifiers.equivalence.cursor import Cursor, ParseError
 from rewards.verifiers.equivalence.lex import Token
-from rewards.verifiers.equivalence.nodes import Call, Const, Group, Node, Num, Op, Sym, neg
+from rewards.verifiers.equivalence.nodes import Call, Const, Group, Node, Num, Op, Quantity, Sym, neg
+from rewards.verifiers.equivalence.numerals import literal
 
 _STARTS = frozenset({"name", "const", "func", "open", "cmd", "begin"})
 _SIGNS = ("+", "-", "pm", "mp")
@@ -88,7 +89,7 @@ def _bare(node: Node) -> Node:
 
 def begins_factor(cur: Cursor, last: Node) -> bool:
     """True where the next token multiplies what stands before it without a sign."""
-    token = cur.now
+    token = cur.peek()
     if token.kind in _STARTS:
         return token.text not in ("pmod", "not")
     if token.kind == "num":
@@ -123,7 +124,9 @@ def factor(cur: Cursor) -> Node:
             node = Op("percent", (node,))
         elif cur.skip_op("deg"):
             node = Op("deg", (node,))
-        elif cur.now.kind == "cmd" and cur.now.text == "pmod":
+        elif isinstance(node, Op) and node.kind == "deg" and cur.peek().text in ("C", "F"):
+            return Quantity(node.args[0], "deg" + cur.take().text)
+        elif cur.peek().kind == "cmd" and cur.peek().text == "pmod":
             cur.take()
             node = Call("pmod", (node, atom(cur)))
         else:
@@ -136,6 +139,8 @@ def _raise(cur: Cursor, base: Node) -> Node:
     primes = _primes(cur)
     if primes:
         return Sym(base.name + primes) if isinstance(base, Sym) else Call("prime", (base,))
+    if isinstance(base, Num) and _ordinal(cur):
+        return base
     exponent = power_argument(cur)
     if isinstance(base, Num) and base.value < 0:
         raise ParseError("a signed number cannot be a base here")
@@ -148,10 +153,22 @@ def _degree_mark(cur: Cursor) -> bool:
     """^\\circ, ^{\\circ} or ^o."""
     if cur.skip_op("circ") or cur.skip_op("deg"):
         return True
-    braced = cur.now.text == "{" and cur.ahead(1).text in ("circ", "deg") and cur.ahead(2).text == "}"
+    braced = cur.peek().text == "{" and cur.ahead(1).text in ("circ", "deg") and cur.ahead(2).text == "}"
     if braced:
         cur.at += 3
     return braced
+
+
+def _ordinal(cur: Cursor) -> bool:
+    """12^{th}: the raised letters only say that the number counts places."""
+    at = 1 if cur.peek().text == "{" else 0
+    letters = cur.ahead(at).text
+    if cur.ahead(at).kind == "name":  # two letters, read one by one
+        letters += cur.ahead(at + 1).text
+    if letters not in ("st", "nd", "rd", "th"):
+        return False
+    cur.at += 2 * at + (1 if cur.ahead(at).kind == "word" else 2)
+    return True
 
 
 def _primes(cur: Cursor) -> str:
@@ -159,7 +176,7 @@ def _primes(cur: Cursor) -> str:
     if cur.skip_op("'"):
         return "'"
     count = 1
-    while cur.now.text == "{" and cur.ahead(count) == Token("op", "'", cur.ahead(count).spaced):
+    while cur.peek().text == "{" and cur.ahead(count) == Token("op", "'", cur.ahead(count).spaced):
         count += 1
     if count == 1 or cur.ahead(count).text != "}":
         return ""
@@ -175,7 +192,7 @@ def power_argument(cur: Cursor) -> Node:
         node = power_argument(cur)
         cur.depth -= 1
         return neg(node) if sign == "-" else node
-    plain = cur.now.kind == "num" and cur.ahead(1) == Token("op", "_", cur.ahead(1).spaced)
+    plain = cur.peek().kind == "num" and cur.ahead(1) == Token("op", "_", cur.ahead(1).spaced)
     node = literal(cur.take().text) if plain else atom(cur)
     if cur.is_op("^"):
         cur.take()

@@ -22,11 +22,11 @@ ONE: Mono = ()
 IMAGINARY = "i"
 
 
-class TooComplex(ValueError):
+class TooComplexError(ValueError):
     """The form would grow past the limits; nothing is known about the value."""
 
 
-class Undefined(ValueError):
+class UndefinedError(ValueError):
     """The expression has no value: division by zero and the like."""
 
 
@@ -55,10 +55,10 @@ UNIT: Poly = {ONE: Fraction(1)}
 
 
 def constant(value: Fraction | int) -> Form:
-    """The form of a rational number; raises TooComplex past the size limit."""
+    """The form of a rational number; raises TooComplexError past the size limit."""
     value = Fraction(value)
     if max(value.numerator.bit_length(), value.denominator.bit_length()) > MAX_BITS:
-        raise TooComplex("number too large")
+        raise TooComplexError("number too large")
     return Form({ONE: value} if value else {}, UNIT)
 
 
@@ -98,7 +98,7 @@ def poly_mul(left: Poly, right: Poly) -> Poly:
     if right == UNIT:
         return left
     if len(left) * len(right) > 20 * MAX_TERMS:
-        raise TooComplex("product too long")
+        raise TooComplexError("product too long")
     out: Poly = {}
     for mono_l, coef_l in left.items():
         for mono_r, coef_r in right.items():
@@ -110,10 +110,10 @@ def poly_mul(left: Poly, right: Poly) -> Poly:
 def _tidy(poly: Poly) -> Poly:
     out = {mono: coef for mono, coef in poly.items() if coef}
     if len(out) > MAX_TERMS:
-        raise TooComplex("too many terms")
+        raise TooComplexError("too many terms")
     for coef in out.values():
         if max(coef.numerator.bit_length(), coef.denominator.bit_length()) > MAX_BITS:
-            raise TooComplex("number too large")
+            raise TooComplexError("number too large")
     return out
 
 
@@ -139,10 +139,10 @@ def mul(left: Form, right: Form) -> Form:
 
 
 def inverse(form: Form) -> Form:
-    """1 / form; a single term is folded into negative exponents. Raises Undefined on zero."""
+    """1 / form; a single term is folded into negative exponents. Raises UndefinedError on zero."""
     num = reduce_trig(form.num) if form.opaque else form.num
     if not num:
-        raise Undefined("division by zero")
+        raise UndefinedError("division by zero")
     if len(num) > 1:
         return Form(form.den, num)
     ((mono, coef),) = num.items()
@@ -157,15 +157,15 @@ def inverse(form: Form) -> Form:
 
 
 def power(base: Form, exponent: int) -> Form:
-    """base to a whole power, expanded within limits; raises TooComplex past them."""
+    """base to a whole power, expanded within limits; raises TooComplexError past them."""
     if exponent < 0:
         return power(inverse(base), -exponent)
     if not base.num and exponent == 0:
-        raise Undefined("0^0")
+        raise UndefinedError("0^0")
     if len(base.num) == 1 and len(base.den) == 1 and ONE in base.den:
         return _mono_power(base, exponent)
     if exponent > MAX_EXPAND:
-        raise TooComplex("power of a sum too large")
+        raise TooComplexError("power of a sum too large")
     out = constant(1)
     for _ in range(exponent):
         out = mul(out, base)
@@ -177,13 +177,13 @@ def _mono_power(base: Form, exponent: int) -> Form:
     coef /= base.den[ONE]
     bits = max(coef.numerator.bit_length(), coef.denominator.bit_length())
     if coef not in (1, -1) and bits * exponent > MAX_BITS:
-        raise TooComplex("power too large")
+        raise TooComplexError("power too large")
     scale = coef**exponent if coef != -1 else Fraction(-1 if exponent % 2 else 1)
     raised: Mono = ()
     for key, old in mono:
         total = old * exponent
         if key[0] == "p" and abs(total) * int(key[1:]).bit_length() > MAX_BITS:
-            raise TooComplex("power too large")
+            raise TooComplexError("power too large")
         raised, factor = _times(raised, _single(key, total))
         scale *= factor
         if key[0] == "p":
@@ -235,7 +235,7 @@ def root_of_rational(value: Fraction, exponent: Fraction) -> Form | None:
             total = exponent * count * sign
             whole = total.numerator // total.denominator
             if abs(whole) * prime.bit_length() > MAX_BITS:
-                raise TooComplex("power too large")
+                raise TooComplexError("power too large")
             part = constant(Fraction(prime) ** whole)
             rest = total - whole
             out = mul(out, mul(part, generator(f"p{prime}", rest)) if rest else part)

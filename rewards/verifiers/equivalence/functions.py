@@ -11,7 +11,7 @@ from fractions import Fraction
 from math import comb, factorial, gcd, lcm
 
 from rewards.verifiers.equivalence import forms as fm
-from rewards.verifiers.equivalence.forms import ONE, UNIT, Form, Undefined
+from rewards.verifiers.equivalence.forms import ONE, UNIT, Form, UndefinedError
 from rewards.verifiers.equivalence.settings import MAX_FACTORIAL
 
 _QUOTIENTS: dict[str, tuple[str, str]] = {
@@ -22,7 +22,7 @@ _SYMMETRIC = frozenset({"max", "min", "gcd", "lcm"})
 
 
 def call(name: str, args: list[Form]) -> Form:
-    """The form of a function call; raises Undefined outside the domain, TooComplex past limits."""
+    """The form of a function call; raises UndefinedError outside the domain, TooComplexError past limits."""
     if name == "log":
         name = "ln"
     if name in _QUOTIENTS and len(args) == 1:
@@ -66,7 +66,7 @@ def _factorial(values: list[Fraction]) -> Fraction | None:
     if whole is None or len(whole) != 1:
         return None
     if whole[0] < 0:
-        raise Undefined("factorial of a negative integer")
+        raise UndefinedError("factorial of a negative integer")
     if whole[0] > MAX_FACTORIAL:
         return None
     return Fraction(factorial(whole[0]))
@@ -97,7 +97,7 @@ def _remainder(values: list[Fraction]) -> Fraction | None:
     if len(values) != 2:
         return None
     if not values[1]:
-        raise Undefined("remainder by zero")
+        raise UndefinedError("remainder by zero")
     return values[0] % values[1]
 
 
@@ -123,7 +123,7 @@ _EXACT: dict[str, Callable[[list[Fraction]], Fraction | None]] = {
 def _logarithm(arg: Form) -> Form:
     """ln of a term: rationals by their primes, e by its exponent."""
     if not arg.num:
-        raise Undefined("logarithm of zero")
+        raise UndefinedError("logarithm of zero")
     if len(arg.num) == 1 and arg.den == UNIT:
         ((mono, coef),) = arg.num.items()
         known = coef > 0 and all(key in ("ke", "kpi") or key[0] == "p" for key, _ in mono)

@@ -139,7 +139,9 @@ def _several(texts: list[str], settings: EquivalenceSettings) -> Gold | Reason:
             return Reason.INVALID_GOLD
     joined = ", ".join(texts)
     flat = [
-        one for m in members for one in (m.members if isinstance(m, Items) and m.shape == "bare" else (m,))
+        one
+        for m in members
+        for one in (m.members if isinstance(m, Items) and m.shape in ("bare", "either") else (m,))
     ]
     return Gold(joined, squeeze(joined), "set", Items("bare", tuple(flat)), count=len(flat))
 
@@ -180,7 +182,7 @@ def count_of(answer: Answer) -> int:
     match answer:
         case Named(value=value):
             return count_of(value)
-        case Items(shape="bare" | "set", members=members):
+        case Items(shape="bare" | "either" | "set", members=members):
             return len(members)
         case _:
             return 1

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import mpmath
-from mpmath import mp
+import mpmath as _mpmath  # pyright: ignore[reportMissingTypeStubs]
 
 from rewards.verifiers.equivalence.nodes import Call, Const, Node, Num, Op, Quantity, Sym
 
 LIMIT = 10**5
 """Largest binary exponent, and largest argument of a factorial, that is evaluated."""
 
-Number = Any  # mpmath's mpf and mpc carry no types
+mpmath: Any = _mpmath  # mpmath and its numbers carry no types
+mp: Any = _mpmath.mp
+Number = Any
 
 
 class NoValueError(ValueError):
@@ -119,16 +120,20 @@ def _log(arg: Number, base: Number | None = None) -> Number:
     return mpmath.log(arg) if base is None else mpmath.log(arg) / mpmath.log(base)
 
 
+def _binomial(top: Number, bottom: Number) -> Number:
+    if abs(top) > LIMIT:
+        raise NoValueError("argument out of range")
+    return mpmath.binomial(top, bottom)
+
+
+_LIBRARY: Mapping[str, Callable[[Number], Number]] = vars(_mpmath)
 _FUNCTIONS: dict[str, Callable[..., Number]] = {
-    **{n: _bounded(vars(mpmath)[n]) for n in ("sin", "cos", "tan", "cot", "sec", "csc")},
-    **{n: _bounded(vars(mpmath)[n]) for n in ("sinh", "cosh", "tanh", "coth", "sech", "csch")},
-    **{
-        n: vars(mpmath)[n]
-        for n in ("asin", "acos", "atan", "acot", "asec", "acsc", "asinh", "acosh", "atanh")
-    },
+    **{n: _bounded(_LIBRARY[n]) for n in ("sin", "cos", "tan", "cot", "sec", "csc")},
+    **{n: _bounded(_LIBRARY[n]) for n in ("sinh", "cosh", "tanh", "coth", "sech", "csch")},
+    **{n: _LIBRARY[n] for n in ("asin", "acos", "atan", "acot", "asec", "acsc", "asinh", "acosh", "atanh")},
     **{"ln": _log, "log": _log, "abs": abs, "root": _root, "re": mpmath.re, "im": mpmath.im},
     **{"sqrt": mpmath.sqrt, "factorial": _bounded(mpmath.factorial), "sgn": _real(mpmath.sign)},
-    **{"binom": lambda n, k: _bounded(lambda m: mpmath.binomial(m, k))(n)},
+    **{"binom": _binomial},
     **{"floor": _stepped(mpmath.floor), "ceil": _stepped(mpmath.ceil), "mod": _real(_mod)},
     **{"max": _real(max), "min": _real(min)},
 }

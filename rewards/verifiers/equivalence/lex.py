@@ -19,7 +19,7 @@ class LexError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """kind: num name func const op rel open close word env cmd big amp row comma semi; spaced: space before."""
+    """A kind (num, letters, words, cmd, op, rel, open, ...), its text, and whether a space came before."""
 
     kind: str
     text: str
@@ -28,8 +28,8 @@ class Token:
 
 _NUMBER = re.compile(r"(?:[0-9]+(?:\.[0-9]+|\.(?![.0-9]))?|\.[0-9]+)(?:[eE][+-]?[0-9]+(?![0-9.A-Za-z]))?")
 _GROUPED = re.compile(
-    r"[0-9]{1,3}(?:(?:,| ?\{, ?\} ?|,\\! ?|\\,|\{\\,\}|\\ | |~|\{ \}|\\;)[0-9]{3})+(?![0-9])(?!(?:,|\{,\})[0-9])"
-    r"(?:\.[0-9]+)?"
+    r"[0-9]{1,3}(?:(?:,| ?\{, ?\} ?|,\\! ?|\\,|\{\\,\}|\\ | |~|\{ \}|\\;)[0-9]{3})+(?![0-9])"
+    r"(?!(?:,|\{,\})[0-9])(?:\.[0-9]+)?"
 )
 _NO_DIGIT = re.compile(r"[^0-9.]")
 _COMMA_DECIMAL = re.compile(r"[0-9]+(?:,|\{,\})[0-9]+(?![0-9,])")
@@ -138,10 +138,10 @@ class Lexer:
             self._escape(self.text[self.at + 1 : self.at + 2])
             return
         name = match.group(1)
-        known = name
+        known = name  # a command may have been glued to the letters behind it: \\lex is \\le x
         while known and known not in lx.KNOWN_COMMANDS:
             known = known[:-1]
-        if len(known) < 2:
+        if len(known) < 2 or len(name) - len(known) > 2:
             raise LexError(f"unknown command \\{name}")
         self.at += 1 + len(known)
         self._command(known)

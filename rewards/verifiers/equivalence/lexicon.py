@@ -10,7 +10,8 @@ def _names(text: str) -> frozenset[str]:
 GREEK = _names(
     "alpha beta gamma delta epsilon varepsilon zeta eta theta vartheta iota kappa lambda mu nu xi "
     "omicron rho varrho sigma varsigma tau upsilon phi varphi chi psi omega Gamma Delta Theta Lambda "
-    "Xi Pi Sigma Upsilon Phi Psi Omega hbar ell nabla partial angle triangle square star"
+    "Xi Pi Sigma Upsilon Phi Psi Omega hbar ell nabla partial angle triangle square star "
+    "odot oplus otimes dagger aleph imath jmath flat sharp"
 )
 """Symbols written as commands in LaTeX and, but for the short ones, as words in plain text."""
 
@@ -22,6 +23,7 @@ PLAIN_GREEK = frozenset(name for name in GREEK if len(name) > 2) - {
     "triangle",
     "square",
     "star",
+    *("odot", "oplus", "otimes", "dagger", "aleph", "imath", "jmath", "flat", "sharp"),
 }
 
 FUNCTIONS: dict[str, str] = {
@@ -87,7 +89,7 @@ SPACING = _names(
 
 WRAPPERS = _names(
     "mathbf mathit mathsf mathtt mathcal mathscr boldsymbol bm mathnormal displaylimits emph "
-    "underline boxed fbox mathfrak cancel uline bold pmb mathring"
+    "underline mathfrak cancel uline bold pmb mathring"
 )
 """Commands whose argument is mathematics that keeps its meaning."""
 
@@ -126,7 +128,8 @@ KNOWN_COMMANDS = (
     | ACCENTS
     | BRACKETS.keys()
     | _names(
-        "frac dfrac tfrac cfrac sqrt binom dbinom tbinom sum prod int iint iiint oint lim begin end "
+        "boxed fbox frac dfrac tfrac cfrac sqrt binom dbinom tbinom sum prod int iint iiint oint lim begin "
+        "end neg top bot inj intercal models leadsto lesssim gtrsim prec succ infer "
         "mathbb Bbb stackrel pmod not root of frac overbrace underbrace phantom hspace vspace tag label"
     )
 )
@@ -191,6 +194,9 @@ STOP_WORDS = _names(
     "around maybe perhaps less more least most only except wrong correct incorrect false true "
     "undefined yes to from between by half quarter third twice double triple remainder we it this "
     "that cannot because since so answer therefore hence thus which as modulo infinity infinite "
-    "negative positive"
+    "negative positive below under above "
+    "zero one two three four five six seven eight nine ten halves thirds fourths quarters fifths sixths "
+    "sevenths eighths ninths tenths hundredths thousandths hundreds thousands millions billions dozens "
+    "opposite inverse reciprocal"
 )
 """Words behind a number that may change what is said: never taken for a unit."""

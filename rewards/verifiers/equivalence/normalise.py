@@ -95,7 +95,9 @@ _LABEL = re.compile(
     r"(?:the\s+)?(?:final\s+|correct\s+)?(?:answer|value|result|solution)\s*(?:is\b|[:=]|(?=\\[\[(]|\$))\s*:?\s*",
     re.IGNORECASE,
 )
-_BOLD = re.compile(r"\*\*(?=\S)(.+?)(?<=\S)\*\*|__(?=\S)(.+?)(?<=\S)__")
+_BOLD = re.compile(
+    r"(?<![\w)}\]*])\*\*(?=[^\s*])([^*]+)(?<=\S)\*\*(?![\w({\[*])|(?<!\w)__(?=[^\s_])([^_]+)(?<=\S)__(?!\w)"
+)
 
 
 def raise_scripts(text: str) -> str:

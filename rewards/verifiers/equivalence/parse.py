@@ -48,7 +48,7 @@ def parse(text: str, settings: EquivalenceSettings, *, thousands: bool = True, t
 def _whole(cur: Cursor) -> Node:
     node = listing(cur)
     if cur.at < len(cur.tokens):
-        raise ParseError(f"unread rest from {cur.now.text!r}")
+        raise ParseError(f"unread rest from {cur.peek().text!r}")
     check_depth(node)
     return node
 
@@ -66,7 +66,7 @@ def check_depth(node: Node) -> None:
 def listing(cur: Cursor) -> Node:
     """Chains joined by commas, then by semicolons; a single chain is returned as it is."""
     groups: list[Node] = [_commas(cur)]
-    while cur.now.kind == "semi":
+    while cur.peek().kind == "semi":
         cur.take()
         groups.append(_commas(cur))
     return groups[0] if len(groups) == 1 else Seq(tuple(groups), ";")
@@ -75,11 +75,11 @@ def listing(cur: Cursor) -> Node:
 def _commas(cur: Cursor) -> Node:
     items: list[Node] = [chain(cur)]
     joiner = ","
-    while cur.now.kind in ("comma", "join"):
+    while cur.peek().kind in ("comma", "join"):
         token = cur.take()
         if token.kind == "join":
             joiner = token.text
-        elif cur.now.kind == "join":
+        elif cur.peek().kind == "join":
             joiner = cur.take().text
         items.append(chain(cur))
         if len(items) > MAX_ITEMS:
@@ -91,8 +91,8 @@ def chain(cur: Cursor) -> Node:
     """Operands with relations between them."""
     terms: list[Node] = [operand(cur)]
     ops: list[str] = []
-    while cur.now.kind == "rel" or (cur.now.kind == "cmd" and cur.now.text == "not"):
-        negated = cur.now.kind == "cmd" and bool(cur.take())
+    while cur.peek().kind == "rel" or (cur.peek().kind == "cmd" and cur.peek().text == "not"):
+        negated = cur.peek().kind == "cmd" and bool(cur.take())
         sign = cur.take()
         if sign.kind != "rel" or (negated and sign.text not in _NEGATED):
             raise ParseError(f"relation expected, found {sign.text!r}")
@@ -118,16 +118,16 @@ def _ratio(cur: Cursor) -> Node:
         cur.take()
         items.append(additive(cur))
     node = items[0] if len(items) == 1 else Ratio(tuple(items))
-    return _with_words(cur, node) if cur.now.kind == "word" else node
+    return _with_words(cur, node) if cur.peek().kind == "word" else node
 
 
 def _with_words(cur: Cursor, node: Node) -> Node:
     """The words behind a value: a multiple, a unit, or a noun that is taken for one."""
     words: list[str] = []
-    if cur.now.text.lower() in lx.MULTIPLES:
+    if cur.peek().text.lower() in lx.MULTIPLES:
         factor = lx.MULTIPLES[cur.take().text.lower()]
         node = Op("mul", (node, num(factor)))
-    while cur.now.kind == "word" or (words and cur.is_op("^", "/", "deg", "*")):
+    while cur.peek().kind == "word" or (words and cur.is_op("^", "/", "deg", "*")):
         token = cur.take()
         if token.kind == "word":
             if token.text.lower() in lx.STOP_WORDS and not cur.trusted:
@@ -141,12 +141,15 @@ def _with_words(cur: Cursor, node: Node) -> Node:
 
 
 def _power_of_unit(cur: Cursor) -> str:
-    braced = cur.now.text == "{"
-    token = cur.ahead(1) if braced else cur.now
-    if token.kind != "num" or token.text not in ("2", "3"):
+    braced = cur.peek().text == "{"
+    cur.at += braced
+    sign = "-" if cur.skip_op("-") else ""
+    token = cur.take()
+    if token.kind != "num" or token.text not in ("1", "2", "3", "4"):
         raise ParseError("power of a unit expected")
-    cur.at += 3 if braced else 1
-    return token.text
+    if braced:
+        cur.expect("close", "}")
+    return sign + token.text
 
 
 def unit_name(words: list[str]) -> str:

@@ -22,7 +22,7 @@ POINTS = 8
 _HUGE = 1e150
 
 
-class Unclear(ValueError):
+class UnclearError(ValueError):
     """No trustworthy value at this point: undefined, out of range, or lost to rounding."""
 
 
@@ -38,14 +38,14 @@ def coordinate(name: str, index: int) -> Fraction:
 
 
 def value(node: Node, env: Env) -> Value:
-    """The value of a scalar tree with its symbols set; raises Unclear."""
+    """The value of a scalar tree with its symbols set; raises UnclearError."""
     try:
         result, error = _value(node, env)
     except (ArithmeticError, ValueError) as problem:
-        raise Unclear(str(problem)) from problem
+        raise UnclearError(str(problem)) from problem
     size = abs(result)
     if not size < _HUGE or not error <= 1e-3 * size + 1e-9:
-        raise Unclear("out of range")
+        raise UnclearError("out of range")
     return result, error
 
 
@@ -66,17 +66,17 @@ def _value(node: Node, env: Env) -> Value:
         case Call(name=name, args=args):
             return _call(name, [_value(arg, env) for arg in args])
         case _:
-            raise Unclear(type(node).__name__)
+            raise UnclearError(type(node).__name__)
 
 
 def _unknown(name: str) -> complex:
-    raise Unclear(f"no value for {name}")
+    raise UnclearError(f"no value for {name}")
 
 
 def _constant(name: str) -> Value:
     known = {"pi": complex(math.pi), "e": complex(math.e), "i": 1j}
     if name not in known:
-        raise Unclear(name)
+        raise UnclearError(name)
     return known[name], EPS
 
 
@@ -99,7 +99,7 @@ def _operation(kind: str, parts: list[Value]) -> Value:
         case "deg":
             return parts[0][0] * math.pi / 180, parts[0][1] / 50
         case _:
-            raise Unclear(kind)
+            raise UnclearError(kind)
 
 
 def _times(left: Value, right: Value) -> Value:
@@ -110,7 +110,7 @@ def _times(left: Value, right: Value) -> Value:
 def _inverse(part: Value) -> Value:
     size = abs(part[0])
     if size <= 8 * part[1] or size == 0:
-        raise Unclear("division by what may be zero")
+        raise UnclearError("division by what may be zero")
     return 1 / part[0], 2 * part[1] / (size * size) + EPS / size
 
 
@@ -120,7 +120,7 @@ def power(base: Value, exponent: Value) -> Value:
     if size <= 8 * base[1]:
         if size == 0 and base[1] == 0 and exponent[0].real > 0:
             return 0j, 0.0
-        raise Unclear("power of what may be zero")
+        raise UnclearError("power of what may be zero")
     if exponent[0].imag == 0 and base[0].imag == 0 and (base[0].real > 0 or exponent[0].real.is_integer()):
         result = complex(math.pow(base[0].real, exponent[0].real))
     else:
@@ -142,7 +142,7 @@ def _call(name: str, args: list[Value]) -> Value:
     if name in _REAL:
         return _REAL[name]([(_real(arg), arg[1]) for arg in args])
     if name in _UNREAD:
-        raise Unclear(name)
+        raise UnclearError(name)
     # an unknown function: any fixed smooth one serves to tell arguments apart
     seed = int.from_bytes(hashlib.blake2b(name.encode(), digest_size=2).digest(), "big") / 65536
     mixed = _operation("add", [_times(arg, (complex(1.1 + seed + k), 0.0)) for k, arg in enumerate(args)])
@@ -160,16 +160,16 @@ def _root(base: Value, index: Value) -> Value:
 def _smooth(name: str, arg: Value) -> Value:
     function, slope = _SMOOTH[name]
     if name == "ln" and abs(arg[0]) <= 8 * arg[1]:
-        raise Unclear("logarithm of what may be zero")
+        raise UnclearError("logarithm of what may be zero")
     if abs(arg[0].imag) > 300 or (name not in ("ln",) and abs(arg[0]) > 1e8):
-        raise Unclear("argument too large")
+        raise UnclearError("argument too large")
     result = function(arg[0])
     return result, abs(slope(arg[0])) * arg[1] * 2 + EPS * (abs(result) + 1)
 
 
 def _real(arg: Value) -> float:
     if abs(arg[0].imag) > 8 * arg[1]:
-        raise Unclear("not real")
+        raise UnclearError("not real")
     return arg[0].real
 
 
@@ -177,7 +177,7 @@ def _stepped(function: Callable[[float], float]) -> Callable[[list[tuple[float, 
     def apply(args: list[tuple[float, float]]) -> Value:
         point, error = args[0]
         if error and abs(point - round(point)) <= 8 * error + EPS:
-            raise Unclear("on a step")
+            raise UnclearError("on a step")
         return complex(function(point)), 0.0
 
     return apply
@@ -186,7 +186,7 @@ def _stepped(function: Callable[[float], float]) -> Callable[[list[tuple[float, 
 def _gamma(args: list[tuple[float, float]]) -> Value:
     point, error = args[0]
     if not -50 < point < 90:
-        raise Unclear("factorial out of range")
+        raise UnclearError("factorial out of range")
     result = math.gamma(point + 1)
     return complex(result), abs(result) * (5 * error + 10 * EPS)
 
@@ -201,7 +201,7 @@ def _binomial(args: list[tuple[float, float]]) -> Value:
 def _modulo(args: list[tuple[float, float]]) -> Value:
     (left, e1), (right, e2) = args
     if right == 0 or (e1 + e2 > 0 and abs(left / right - round(left / right)) < 1e-9):
-        raise Unclear("on a step")
+        raise UnclearError("on a step")
     return complex(left % right), e1 + e2 + EPS * abs(left)
 
 
@@ -246,7 +246,7 @@ def number(node: Node) -> float | None:
     """The value of a closed real tree to about twelve digits; None where it is not that."""
     try:
         result, error = value(node, {})
-    except Unclear:
+    except UnclearError:
         return None
     if abs(result.imag) > 8 * error + EPS or error > 1e-12 * abs(result) + 1e-300:
         return None
@@ -261,7 +261,7 @@ def refuted(left: Node, right: Node) -> bool:
         env = {name: complex(float(coordinate(name, index))) for name in names}
         try:
             (a, error_a), (b, error_b) = value(left, env), value(right, env)
-        except Unclear:
+        except UnclearError:
             continue
         if not complex_allowed and (abs(a.imag) > 8 * error_a or abs(b.imag) > 8 * error_b):
             continue

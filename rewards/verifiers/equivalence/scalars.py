@@ -9,8 +9,8 @@ from fractions import Fraction
 from functools import lru_cache
 
 from rewards.verifiers.equivalence import forms as fm
-from rewards.verifiers.equivalence.canon import NotScalar, canon
-from rewards.verifiers.equivalence.forms import Form, TooComplex, Undefined
+from rewards.verifiers.equivalence.canon import NotScalarError, canon
+from rewards.verifiers.equivalence.forms import Form, TooComplexError, UndefinedError
 from rewards.verifiers.equivalence.nodes import Big, Const, Node, Num, Op, replace_symbol, symbols, walk
 from rewards.verifiers.equivalence.probe import number, refuted
 from rewards.verifiers.equivalence.settings import EquivalenceSettings
@@ -24,11 +24,11 @@ def form_of(node: Node) -> Form | str:
     """The exact form, or why there is none: "undefined", "complex" (too large) or "other" (no scalar)."""
     try:
         return canon(node)
-    except Undefined:
+    except UndefinedError:
         return "undefined"
-    except TooComplex:
+    except TooComplexError:
         return "complex"
-    except NotScalar:
+    except NotScalarError:
         return "other"
 
 
@@ -40,8 +40,8 @@ def same_value(gold: Node, answer: Node, settings: EquivalenceSettings) -> bool 
     left, right = form_of(gold), form_of(answer)
     if "undefined" in (left, right):
         return False
-    if not settings.allow_unevaluated and is_unevaluated(answer) and not is_unevaluated(gold):
-        return False
+    if is_unevaluated(answer) and not settings.allow_unevaluated:
+        return is_unevaluated(gold) and _same_form(left, right)
     if "other" in (left, right):
         return gold == answer
     if isinstance(left, Form) and isinstance(right, Form):
@@ -59,6 +59,10 @@ def same_value(gold: Node, answer: Node, settings: EquivalenceSettings) -> bool 
     return False if refuted(gold, answer) else None
 
 
+def _same_form(left: Form | str, right: Form | str) -> bool:
+    return isinstance(left, Form) and isinstance(right, Form) and _compare_forms(left, right) is True
+
+
 def _imaginary(node: Node, other: Node) -> Node:
     """The tree with I read as i, where the other side writes i and no I."""
     if "I" not in symbols(node) or "I" in symbols(other) or Const("i") in walk(node):
@@ -74,7 +78,7 @@ def _compare_forms(left: Form, right: Form) -> bool | None:
         difference = fm.add(left, right, -1)
         if fm.is_zero(difference):
             return True
-    except TooComplex:
+    except TooComplexError:
         return None
     return None if left.opaque or right.opaque else False
 
@@ -118,7 +122,7 @@ def as_decimal(node: Node) -> Num | None:
 
 
 def by_rounding(exact: Node, decimal: Node, settings: EquivalenceSettings) -> bool:
-    """True where decimal is exact correctly rounded to at least min_digits digits, and exact has no decimal."""
+    """True where decimal is exact, which has no decimal, rounded to at least min_digits digits."""
     written = as_decimal(decimal)
     if written is None or written.digits < settings.min_digits or as_decimal(exact) is not None:
         return False

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from rewards.types import Reason
 from rewards.verifiers.equivalence.answers import Items
-from rewards.verifiers.equivalence.compare import Rules, equal
+from rewards.verifiers.equivalence.compare import equal
 from rewards.verifiers.equivalence.decide import AlgebraTask, Decision, read
 from rewards.verifiers.equivalence.normalise import clean
+from rewards.verifiers.equivalence.rules import Rules
 
 
 def solve(task: AlgebraTask) -> Decision:

@@ -49,6 +49,8 @@ def _plain(token: Token, before: Token | None, after: Token | None) -> list[Toke
     if len(word) == 1:
         union = word == "U" and before is not None and before.kind == "close" and _opens(after)
         return [Token("op", "union", spaced)] if union else [Token("name", word, spaced)]
+    if before is not None and before.kind == "num" and not spaced and word in ("st", "nd", "rd", "th"):
+        return []  # 12th: the letters only say that the number counts places
     connective = _connective(word.lower(), spaced)
     if connective is not None:
         return [connective]

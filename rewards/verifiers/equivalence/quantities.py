@@ -1,0 +1,75 @@
+"""Single values with their units, degrees and percent signs."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from rewards.verifiers.equivalence.answers import Scalar
+from rewards.verifiers.equivalence.lexicon import UNIT_FACTORS, UNIT_NAMES
+from rewards.verifiers.equivalence.nodes import Node, Num, Op, num
+from rewards.verifiers.equivalence.rules import Rules, Verdict3
+
+
+def same_quantity(gold: Scalar, answer: Scalar, rules: Rules) -> Verdict3:
+    """Equal values in equal units, under the conventions for units, percent and reduced fractions."""
+    settings = rules.settings
+    if settings.reduced and _reducible(answer.node):
+        return False
+    if "deg" in (gold.unit, answer.unit):
+        return _degrees(gold, answer, rules)
+    if gold.unit and not answer.unit and settings.units_required and gold.unit != "unit":
+        return False
+    if gold.unit and answer.unit and gold.unit != answer.unit and "unit" not in (gold.unit, answer.unit):
+        factor = _conversion(answer.unit, gold.unit) if settings.convert_units else None
+        if factor is None:
+            return False
+        return rules.same(gold.node, Op("mul", (answer.node, num(factor))))
+    verdict = rules.same(gold.node, answer.node)
+    if verdict is not True and settings.percent == "lenient":
+        bare = _without_percent(gold.node), _without_percent(answer.node)
+        return rules.same(*bare) if bare != (gold.node, answer.node) else verdict
+    return verdict
+
+
+def _degrees(gold: Scalar, answer: Scalar, rules: Rules) -> Verdict3:
+    """60 degrees equals a bare 60 and pi/3; a length never."""
+    other = {gold.unit, answer.unit} - {"deg"}
+    if other & {"degC", "degF"}:
+        return rules.same(gold.node, answer.node)
+    if other - {"", "rad"}:
+        return False
+    plain = rules.same(gold.node, answer.node) if "rad" not in other else False
+    if plain is True or not other or (rules.settings.units_required and gold.unit and not answer.unit):
+        return plain
+    left = Op("deg", (gold.node,)) if gold.unit == "deg" else gold.node
+    right = Op("deg", (answer.node,)) if answer.unit == "deg" else answer.node
+    return rules.same(left, right)
+
+
+def _conversion(source: str, target: str) -> Fraction | None:
+    """How many targets make one source; None where they measure different things."""
+    for power in ("", "^2", "^3"):
+        one, two = source.removesuffix(power), target.removesuffix(power)
+        raised = source.endswith(power) and target.endswith(power)
+        known = one in UNIT_FACTORS and two in UNIT_FACTORS
+        if raised and known and _DIMENSIONS[one] == _DIMENSIONS[two]:
+            return (Fraction(*UNIT_FACTORS[one]) / Fraction(*UNIT_FACTORS[two])) ** int(power[1:] or "1")
+    return None
+
+
+_DIMENSIONS = {unit: dimension for dimension, unit in UNIT_NAMES.values()}
+
+
+def _reducible(node: Node) -> bool:
+    inner = node.args[0] if isinstance(node, Op) and node.kind == "neg" else node
+    if not (isinstance(inner, Op) and inner.kind == "div"):
+        return False
+    top, bottom = inner.args
+    if not (isinstance(top, Num) and isinstance(bottom, Num)):
+        return False
+    quotient = top.value / bottom.value if bottom.value else Fraction(0)
+    return quotient.denominator != bottom.value
+
+
+def _without_percent(node: Node) -> Node:
+    return node.args[0] if isinstance(node, Op) and node.kind == "percent" else node
