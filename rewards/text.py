@@ -84,9 +84,11 @@ def extract_answer(
 
 def _marked(region: str, spec: FormatSpec, settings: ExtractionSettings, wanted: Wanted) -> Extraction | None:
     """The answer of the last box, answer block or `####` line, or None when the region has no such mark."""
-    block, box = _block(region, spec, settings, wanted), _boxed(region, settings, wanted)
-    first, second = (block, box) if spec.answer_style == "tags" else (box, block)
-    return first or second or _hash_line(region, settings, wanted.kind)
+    if spec.answer_style == "tags":
+        found = _block(region, spec, settings, wanted) or _boxed(region, settings, wanted)
+    else:
+        found = _boxed(region, settings, wanted) or _block(region, spec, settings, wanted)
+    return found or _hash_line(region, settings, wanted.kind)
 
 
 def _boxed(region: str, settings: ExtractionSettings, wanted: Wanted) -> Extraction | None:

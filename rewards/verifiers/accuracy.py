@@ -13,8 +13,6 @@ to be complete.
 from __future__ import annotations
 
 import re
-import threading
-from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -37,7 +35,7 @@ _VERSION = "accuracy/1"
 _SOLVE = "rewards.verifiers.equivalence:solve"
 _ALGEBRA = ("rewards.verifiers.equivalence.algebra",)
 _NOTE = 200  # characters of an answer that a score keeps
-_REMEMBERED = 50_000  # decisions
+_REMEMBERED = 25_000  # decisions of a generation
 _MEMORABLE = 500  # characters of an answer, so that the memory of them stays small
 _OFFERS = re.compile(r"(?i)\b(?:or|either)\b")
 _COMPLETIONS_FAULT = frozenset({Reason.TIMEOUT, Reason.MEMORY, Reason.TOO_LARGE})
@@ -112,27 +110,25 @@ class _Look:
 
 
 class _Decisions:
-    """The latest decisions by (gold, answer, settings); bounded, shared by all verifiers and threads."""
+    """The latest decisions by (gold, answer, settings); bounded, shared by all verifiers and threads.
+
+    Two generations: when the younger is full, the older is dropped. Each step is one operation on a dict, so
+    there is no lock that a fork could leave held.
+    """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._known: OrderedDict[_Key, Decision] = OrderedDict()
+        self._young: dict[_Key, Decision] = {}
+        self._old: dict[_Key, Decision] = {}
 
     def get(self, key: _Key) -> Decision | None:
-        with self._lock:
-            decision = self._known.get(key)
-            if decision is not None:
-                self._known.move_to_end(key)
-            return decision
+        return self._young.get(key) or self._old.get(key)
 
     def put(self, key: _Key, decision: Decision) -> None:
         if len(key[2]) > _MEMORABLE:
             return
-        with self._lock:
-            self._known[key] = decision
-            self._known.move_to_end(key)
-            if len(self._known) > _REMEMBERED:
-                self._known.popitem(last=False)
+        if len(self._young) >= _REMEMBERED:
+            self._old, self._young = self._young, {}
+        self._young[key] = decision
 
 
 _decisions = _Decisions()
