@@ -25,6 +25,8 @@ def misbehave(item: str) -> object:
                     double(1)
         case "sleep":
             time.sleep(60)
+        case "nap":
+            time.sleep(1.0)
         case "allocate":
             return bytes(2**30)
         case "recurse":

@@ -41,6 +41,21 @@ def test_cpu_time_spent_is_the_items_fault_also_in_c_code() -> None:
     assert reasons(["spin", "spin in C", "swallow", "fine"]) == [Reason.TIMEOUT] * 3 + [None]
 
 
+def test_waiting_is_not_cpu_time() -> None:
+    """What a loaded machine does to a right answer: long by the clock, short by the CPU."""
+    assert QUICK.cpu_seconds < 1.0
+    assert [outcome.value for outcome in run_isolated(MISBEHAVE, ["nap"], limits=QUICK)] == ["nap"]
+
+
+def test_a_script_from_standard_input_has_workers_too() -> None:
+    """As in a notebook, `__main__` has no file there."""
+    script = "from rewards.isolation import run_isolated; print(run_isolated('math:sqrt', [4.0])[0].value)"
+    done = subprocess.run(
+        [sys.executable, "-"], input=script, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout.strip() == "2.0"
+
+
 def test_memory_spent_is_the_items_fault() -> None:
     assert reasons(["fine", "allocate", "fine"]) == [None, Reason.MEMORY, None]
 
