@@ -114,8 +114,20 @@ def _agree_at(left: Node, right: Node, at: dict[str, Fraction], imaginary: bool)
 
 
 def _literal_digits(node: Node) -> int:
-    values = [part.value for part in walk(node) if isinstance(part, Num)]
-    return sum(len(str(v.numerator)) + len(str(v.denominator)) - 2 for v in values)
+    """Digits that the numbers of a tree could hide below: their own, and those of their powers."""
+    total = 0
+    for part in walk(node):
+        if isinstance(part, Num):
+            total += _digits(part.value)
+        elif isinstance(part, Op) and part.kind == "pow" and isinstance(part.args[-1], Num | Op):
+            exponents = [abs(p.value) for p in walk(part.args[-1]) if isinstance(p, Num)]
+            bases = [_digits(p.value) + 1 for p in walk(part.args[0]) if isinstance(p, Num)]
+            total += int(min(max(exponents, default=Fraction(0)) * max(bases, default=1), _MAX_DIGITS))
+    return total
+
+
+def _digits(value: Fraction) -> int:
+    return len(str(value.numerator)) + len(str(value.denominator)) - 2
 
 
 def _number(value: Fraction) -> Number:

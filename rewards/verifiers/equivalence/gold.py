@@ -24,7 +24,7 @@ from rewards.verifiers.equivalence.nodes import symbols
 from rewards.verifiers.equivalence.normalise import clean, squeeze, words_of
 from rewards.verifiers.equivalence.parse import parse
 from rewards.verifiers.equivalence.settings import MAX_CHARS, EquivalenceSettings
-from rewards.verifiers.equivalence.structure import interpret
+from rewards.verifiers.equivalence.structure import as_reals, interpret
 
 _BOX = re.compile(r"\\(?:boxed|fbox)\s*\{")
 _TAG = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
@@ -151,6 +151,8 @@ def _stated(parsed: Answer, answer_type: str) -> Answer | None:
     shapes = {"set": "set", "tuple": "round"}
     if answer_type in shapes and isinstance(parsed, Items) and parsed.shape == "bare":
         return replace(parsed, shape=shapes[answer_type])
+    if answer_type == "interval" and isinstance(parsed, Items):
+        return as_reals(parsed)
     if answer_type == "number" and type_of(parsed) not in ("number", "equation"):
         return None
     return parsed

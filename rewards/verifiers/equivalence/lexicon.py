@@ -146,36 +146,26 @@ MULTIPLES: dict[str, int] = {
     **{"dozen": 12},
 }
 
+_UNITS = """
+length mm millimeter millimetre | length cm centimeter centimetre | length m meter metre
+length km kilometer kilometre | length in inch inches | length ft foot feet | length yd yard
+length mi mile | mass mg milligram | mass g gram gm | mass kg kilogram | mass lb pound | mass oz ounce
+time s sec second | time min minute mins | time h hr hour | time day | time week | volume L liter litre
+volume mL ml milliliter millilitre | money dollar USD usd buck | money cent | speed mph | speed kph kmh
+energy J | energy kJ | energy eV | energy keV | energy MeV | energy GeV | energy kWh | frequency Hz
+frequency kHz | frequency MHz | frequency GHz | force N | force kN | power W | power kW | power MW
+pressure Pa | pressure kPa | voltage V | temperature K | field T | amount mol | angle rad | length nm
+time ms | volume cc | speed rpm
+"""
+"""Dimension, name of the unit, other written names; plurals are derived."""
+
 UNIT_NAMES: dict[str, tuple[str, str]] = {
-    # written name -> (dimension, name of the unit); plurals are derived
-    **dict.fromkeys(("cm", "centimeter", "centimetre"), ("length", "cm")),
-    **dict.fromkeys(("mm", "millimeter", "millimetre"), ("length", "mm")),
-    **dict.fromkeys(("km", "kilometer", "kilometre"), ("length", "km")),
-    **dict.fromkeys(("meter", "metre"), ("length", "m")),
-    **dict.fromkeys(("inch", "inches"), ("length", "in")),
-    **dict.fromkeys(("ft", "foot", "feet"), ("length", "ft")),
-    **dict.fromkeys(("yd", "yard"), ("length", "yd")),
-    **dict.fromkeys(("mi", "mile"), ("length", "mi")),
-    **dict.fromkeys(("kg", "kilogram"), ("mass", "kg")),
-    **dict.fromkeys(("gram", "gm"), ("mass", "g")),
-    **dict.fromkeys(("mg", "milligram"), ("mass", "mg")),
-    **dict.fromkeys(("lb", "pound"), ("mass", "lb")),
-    **dict.fromkeys(("oz", "ounce"), ("mass", "oz")),
-    **dict.fromkeys(("sec", "second"), ("time", "s")),
-    **dict.fromkeys(("minute", "mins"), ("time", "min")),
-    **dict.fromkeys(("hr", "hour"), ("time", "h")),
-    **dict.fromkeys(("day",), ("time", "day")),
-    **dict.fromkeys(("week",), ("time", "week")),
-    **dict.fromkeys(("liter", "litre"), ("volume", "L")),
-    **dict.fromkeys(("mL", "ml", "milliliter", "millilitre"), ("volume", "mL")),
-    **dict.fromkeys(("dollar", "USD", "usd", "buck"), ("money", "dollar")),
-    **dict.fromkeys(("cent", "¢"), ("money", "cent")),
-    **dict.fromkeys(("mph",), ("speed", "mph")),
-    **dict.fromkeys(("kph", "kmh"), ("speed", "kph")),
-    **{w: ("energy", w) for w in ("kJ", "eV", "keV", "MeV", "GeV", "kWh")},
-    **{w: ("frequency", w) for w in ("Hz", "kHz", "MHz", "GHz")},
-    **{w: ("other", w) for w in ("mol", "Pa", "kPa", "kW", "MW", "cc", "rpm", "nm", "ms", "kN", "rad")},
+    written: (entry.split()[0], entry.split()[1])
+    for entry in _UNITS.replace("\n", "|").split("|")
+    for written in entry.split()[1:]
+    if written != "min" and written != "in"
 }
+"""Written name -> (dimension, name of the unit); "in" and "min" are other words when written plainly."""
 
 UNIT_FACTORS: dict[str, tuple[int, int]] = {
     # unit -> (numerator, denominator) in the base unit of its dimension

@@ -10,7 +10,6 @@ from rewards.verifiers.equivalence.lex import Token
 from rewards.verifiers.equivalence.nodes import BaseN, Node, Num, Op
 from rewards.verifiers.equivalence.settings import MAX_DIGITS
 
-
 _BARS = (Token("cmd", "overline"), Token("cmd", "bar"), Token("cmd", "dot"))
 
 

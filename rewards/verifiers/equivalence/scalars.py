@@ -80,7 +80,7 @@ def _compare_forms(left: Form, right: Form) -> bool | None:
             return True
     except TooComplexError:
         return None
-    return None if left.opaque or right.opaque else False
+    return None if difference.opaque else False
 
 
 def _infinite(node: Node) -> str:

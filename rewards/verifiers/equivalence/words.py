@@ -105,7 +105,8 @@ def _upright(token: Token, before: Token | None) -> list[Token]:
     if _is(before, "_"):
         return [Token("name", text)]
     if len(text) == 1 and text.isalpha():
-        return [Token("name", text, spaced)]
+        measured = before is not None and before.kind in ("num", "close") and text in lx.UNIT_NAMES
+        return [Token("word" if measured else "name", text, spaced)]
     if text in lx.FUNCTIONS:
         return [Token("func", lx.FUNCTIONS[text], spaced)]
     if _NO_LETTERS.match(text):
