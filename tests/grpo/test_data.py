@@ -154,3 +154,11 @@ def test_impossible_batches_are_refused() -> None:
             ProblemOrder(seed=0, n=5).batch(0, size)
     with pytest.raises(ConfigError, match="n=0"):
         ProblemOrder(seed=0, n=0)
+
+
+def test_orders_of_different_names_are_independent() -> None:
+    batches = [
+        ProblemOrder(3, 50, name).batch(step, 5) for name in ("order", "reserve") for step in range(10)
+    ]
+    assert batches[:10] != batches[10:]
+    assert batches[:10] == [ProblemOrder(3, 50).batch(step, 5) for step in range(10)]
