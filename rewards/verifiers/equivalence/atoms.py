@@ -70,12 +70,7 @@ def _constant(text: str) -> Node:
 
 def name(cur: Cursor) -> Node:
     """A symbol with subscripts and primes, or e, i; an application where arguments must be meant."""
-    text = cur.take().text
-    while cur.is_op("_", "'"):
-        if cur.take().text == "'":
-            text += "'"
-        else:
-            text += "_" + subscript(cur)
+    text = cur.take().text + _indices(cur)
     if text in ("e", "i"):
         return Const(text)
     node = Sym(text)
@@ -83,6 +78,14 @@ def name(cur: Cursor) -> Node:
         inner = bracket(cur)
         return Call(text, inner.items if isinstance(inner, Group) else (inner,))
     return node
+
+
+def _indices(cur: Cursor) -> str:
+    """The subscripts and primes at the cursor, as they are added to a name."""
+    text = ""
+    while cur.is_op("_", "'"):
+        text += "'" if cur.take().text == "'" else "_" + subscript(cur)
+    return text
 
 
 def _many_arguments(cur: Cursor) -> bool:
@@ -220,13 +223,18 @@ def _command(cur: Cursor) -> Node:
         return atom(cur)
     if text in lx.ACCENTS:
         cur.take()
-        start = cur.at
-        inner = atom(cur)
-        marked = "".join(token.text for token in cur.tokens[start : cur.at] if token.kind == "name")
-        if not marked or not isinstance(inner, Sym | Op):
-            raise ParseError(f"\\{text} over no name")
+        marked = _marked_name(atom(cur)) + _indices(cur)
         return Sym(f"{text} {marked}" if text not in ("overline", "mathring") else marked)
     raise ParseError(f"\\{text} is not read here")
+
+
+def _marked_name(node: Node) -> str:
+    """What an accent stands over: a name, or several side by side as in \\overline{AB}."""
+    if isinstance(node, Sym):
+        return node.name
+    if isinstance(node, Op) and node.kind == "mul":
+        return "".join(_marked_name(arg) for arg in node.args)
+    raise ParseError("an accent over no name")
 
 
 _ROWS = re.compile(r"[a-zA-Z]?(?:small)?matrix\Z|array\Z")
