@@ -82,7 +82,7 @@ class Lexer:
     def _number(self) -> None:
         if self.thousands and self.depth == 0:
             match = _GROUPED.match(self.text, self.at)
-            if match and not self._after_number():
+            if match and not self._after_number() and not self._divided(match):
                 self.at = match.end()
                 self._emit("num", _NO_DIGIT.sub("", match.group()))
                 return
@@ -101,6 +101,10 @@ class Lexer:
     def _after_number(self) -> bool:
         """True where a number or a comma directly precedes: a list such as 1,234,5 has no thousands."""
         return bool(self.tokens) and self.tokens[-1].kind == "comma" and not self.spaced
+
+    def _divided(self, match: re.Match[str]) -> bool:
+        """1 101/105 is a mixed number, no 1101 over 105: spaces do not group before a slash."""
+        return "," not in match.group() and self.text[match.end() :].lstrip().startswith("/")
 
     def _word(self) -> None:
         match = _WORD.match(self.text, self.at)

@@ -29,13 +29,37 @@ def resolve(tokens: list[Token]) -> list[Token]:
     for index, token in enumerate(tokens):
         before = out[-1] if out else None
         after = tokens[index + 1] if index + 1 < len(tokens) else None
-        if token.kind == "letters":
+        if token.kind == "letters" and _is_prose(tokens, index):
+            out.extend(_known(token) or [Token("word", token.text, token.spaced)])
+        elif token.kind == "letters":
             out.extend(_plain(token, before, after))
         elif token.kind == "words":
             out.extend(_upright(token, before))
         else:
             out.append(token)
     return out
+
+
+def _is_prose(tokens: list[Token], index: int) -> bool:
+    """True for a run of letters that is all there is, or one of several set apart by spaces."""
+    if len(tokens) == 1:
+        return len(tokens[0].text) > 2
+    near = [tokens[at] for at in (index - 1, index + 1) if 0 <= at < len(tokens)]
+    runs = [token for token in near if token.kind == "letters" and len(token.text) > 1]
+    return len(tokens[index].text) > 1 and bool(runs)
+
+
+def _known(token: Token) -> list[Token] | None:
+    """The meaning of letters by the tables alone; None where they have none."""
+    word, spaced = token.text, token.spaced
+    connective = _connective(word.lower(), spaced)
+    if connective is not None:
+        return [connective]
+    if word in lx.FUNCTIONS and word not in lx.LATEX_ONLY_FUNCTIONS:
+        return [Token("func", lx.FUNCTIONS[word], spaced)]
+    if word in lx.PLAIN_CONSTANTS:
+        return [Token("const", lx.CONSTANTS.get(word, word), spaced)]
+    return [Token("name", word, spaced)] if word in lx.PLAIN_GREEK else None
 
 
 def _is(token: Token | None, text: str) -> bool:
@@ -51,15 +75,9 @@ def _plain(token: Token, before: Token | None, after: Token | None) -> list[Toke
         return [Token("op", "union", spaced)] if union else [Token("name", word, spaced)]
     if before is not None and before.kind == "num" and not spaced and word in ("st", "nd", "rd", "th"):
         return []  # 12th: the letters only say that the number counts places
-    connective = _connective(word.lower(), spaced)
-    if connective is not None:
-        return [connective]
-    if word in lx.FUNCTIONS and word not in lx.LATEX_ONLY_FUNCTIONS:
-        return [Token("func", lx.FUNCTIONS[word], spaced)]
-    if word in lx.PLAIN_CONSTANTS:
-        return [Token("const", lx.CONSTANTS.get(word, word), spaced)]
-    if word in lx.PLAIN_GREEK:
-        return [Token("name", word, spaced)]
+    known = _known(token)
+    if known is not None:
+        return known
     if before is not None and before.kind in _VALUE_ENDS and (unit_of(word) or word in lx.MULTIPLES):
         return [Token("word", word, spaced)]
     split = _split(word, spaced)
