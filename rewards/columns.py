@@ -30,8 +30,8 @@ class Fields:
     """One of rewards.types.ANSWER_TYPES; auto when absent."""
 
 
-# Tried in this order, and only where the setting has its default name and the record has no such field. A
-# field serves one role: `answer` is the completion only when nothing else is.
+# Tried in this order, in any case of letters, and only where the setting has its default name and the record
+# has no such field. A field serves one role: `answer` is the completion only when nothing else is.
 _SYNONYMS: Mapping[str, tuple[str, ...]] = {
     "completion": (
         "response",
@@ -69,7 +69,8 @@ def resolve_fields(fields: Fields, record: Mapping[str, Any]) -> tuple[Fields, l
         name = _field_name(fields, role)
         if name in record or name != _field_name(Fields(), role):
             continue
-        found = next((other for other in synonyms if other in record and other not in chosen.values()), None)
+        free = {key.lower(): key for key in record if key not in chosen.values()}
+        found = next((free[other] for other in (name, *synonyms) if other in free), None)
         if found is not None:
             chosen[role] = found
             said.append(f"no field {name!r}: {found!r} is read as the {role} (fields.{role}=NAME to change)")
@@ -80,6 +81,18 @@ def resolve_fields(fields: Fields, record: Mapping[str, Any]) -> tuple[Fields, l
 
 def sample_of(record: Mapping[str, Any], fields: Fields, where: str) -> tuple[str | int | None, Sample]:
     """(id or None, sample) of a record. Raises DataError naming where ("file, line n") and the field."""
+    row_id, problem = problem_of(record, fields, where)
+    sample = Sample(
+        problem,
+        text=text_field(record, fields.completion, where),
+        prefill=text_field(record, fields.prefill, where, default=""),
+        truncated=flag_field(record, fields.truncated, where),
+    )
+    return row_id, sample
+
+
+def problem_of(record: Mapping[str, Any], fields: Fields, where: str) -> tuple[str | int | None, Problem]:
+    """(id or None, problem) of a record; a prompt may be missing. Raises DataError as sample_of does."""
     answer_type = text_field(record, fields.answer_type, where, default="auto")
     if answer_type not in ANSWER_TYPES:
         raise DataError(
@@ -93,13 +106,7 @@ def sample_of(record: Mapping[str, Any], fields: Fields, where: str) -> tuple[st
         gold=gold_field(record, fields.gold, where),
         answer_type=cast(AnswerType, answer_type),
     )
-    sample = Sample(
-        problem,
-        text=text_field(record, fields.completion, where),
-        prefill=text_field(record, fields.prefill, where, default=""),
-        truncated=flag_field(record, fields.truncated, where),
-    )
-    return row_id, sample
+    return row_id, problem
 
 
 def _field_name(fields: Fields, role: str) -> str:

@@ -15,6 +15,7 @@ import conf
 from data_prep.run import PROGRAM as DATA_PREP
 from grpo.algorithm import AlgorithmConfig
 from grpo.config import TRAIN, config_hash, to_yaml
+from rewards.audit_config import AUDIT
 from rewards.build import build, build_scorer
 from rewards.config import SCORER, Program
 from rewards.overrides import composing
@@ -23,9 +24,10 @@ from rewards.score_config import SCORE
 CONF = Path(conf.__file__).parent
 FILES = sorted(CONF.rglob("*.yaml"))
 PROGRAMS: dict[str, Program[Any]] = {
-    program.config_name: program for program in (TRAIN, SCORE, SCORER, DATA_PREP)
+    program.config_name: program for program in (TRAIN, SCORE, SCORER, DATA_PREP, AUDIT)
 }
 NEEDED = {
+    "audit": ["data=jsonl", "data.path=problems.jsonl"],
     "score": ["input=in.jsonl", "output=out.jsonl"],
     "data_prep": ["dataset=arithmetic", "output=sums"],
 }
@@ -108,7 +110,7 @@ def test_no_setting_of_training_is_left_without_a_value() -> None:
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_settings_are_few(name: str) -> None:
-    container = OmegaConf.to_container(composed(name))
+    container = OmegaConf.to_container(composed(name, *NEEDED.get(name, [])))
     assert isinstance(container, dict)
     del container["hydra"]
     assert leaves(container) < 100
