@@ -22,7 +22,6 @@ from transformers import PreTrainedTokenizerBase, get_cosine_schedule_with_warmu
 
 from grpo.policy import Policy, token_batch
 from grpo.prompt import encode_prompt
-from grpo.rollout.local import pad_id
 from rewards.errors import DataError
 from rewards.format import FormatSpec
 from rewards.types import Problem
@@ -117,11 +116,10 @@ def imitate(
 
 def cold_start(
     policy: Policy,
-    problems: Sequence[Problem],
-    tokenizer: PreTrainedTokenizerBase,
-    spec: FormatSpec,
+    demonstrations: Sequence[Demonstration],
     settings: ColdStartSettings,
     *,
+    pad: int,
     cache: Path,
     report: Callable[[int, float], None],
 ) -> tuple[float, bool]:
@@ -134,8 +132,7 @@ def cold_start(
     if stored.exists():
         load_model(policy.model, stored, device=str(policy.model.device))
         return float(json.loads((cache / "coldstart.json").read_text())["loss"]), True
-    demonstrations = [demonstrate(problem, tokenizer, spec) for problem in problems]
-    loss = imitate(policy, demonstrations, settings, pad=pad_id(tokenizer), report=report)
+    loss = imitate(policy, demonstrations, settings, pad=pad, report=report)
     _store(policy, loss, cache)
     return loss, False
 

@@ -64,6 +64,14 @@ class DataConfig:
 
 
 @dataclass
+class CreditConfig:
+    """Who gets the advantage: every token of a completion, or each by the steps that end at or after it."""
+
+    source: str = option("outcome", "process", "both")
+    form: str | None = option("sum", "mean", "min", "difference")
+
+
+@dataclass
 class RolloutConfig:
     """What is sampled in a step."""
 
@@ -129,6 +137,7 @@ class TrainConfig:
     format: dict[str, Any] = field(default_factory=dict[str, Any])
     reward: RewardConfig = field(default_factory=RewardConfig)
     algorithm: AlgorithmConfig = field(default_factory=AlgorithmConfig)
+    credit: CreditConfig = field(default_factory=CreditConfig)
     rollout: RolloutConfig = field(default_factory=RolloutConfig)
     optim: OptimConfig = field(default_factory=OptimConfig)
     eval: EvalConfig = field(default_factory=EvalConfig)
@@ -223,6 +232,10 @@ def _data_problems(config: TrainConfig) -> Iterator[str]:
 
 def _run_problems(config: TrainConfig) -> Iterator[str]:
     rollout = config.rollout
+    if config.credit.source == "outcome" and config.credit.form is not None:
+        yield f"credit.form={config.credit.form}: credit=outcome credits no steps; set credit.form=null"
+    if config.credit.source != "outcome" and config.credit.form is None:
+        yield f"credit.form=null: credit={config.credit.source} needs one of sum, mean, min, difference"
     if rollout.group_size < 2:
         yield (
             f"rollout.group_size={rollout.group_size}: expected >= 2, because a completion is compared with "

@@ -192,7 +192,7 @@ def _difference_increments(rewards: list[Tensor], settings: CreditSettings) -> l
     return [torch.cat([values[:-1] - values[1:], values[-1:]]) for values in _normalised(rewards, settings)]
 
 
-FORMS: Mapping[str, Callable[[list[Tensor], CreditSettings], list[Tensor]]] = {
+FORMS: Mapping[CreditForm, Callable[[list[Tensor], CreditSettings], list[Tensor]]] = {
     "sum": _sum_increments,
     "mean": _mean_increments,
     "min": _min_increments,

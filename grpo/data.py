@@ -148,10 +148,12 @@ class ProblemOrder:
 
     An epoch is one permutation, cut into whole batches; the n modulo size problems left over are not seen in
     it. So no problem occurs twice in a batch, where equal (step, problem id, index) would mean equal samples.
+    Orders of different names are independent.
     """
 
     seed: int
     n: int
+    name: str = "order"
 
     def __post_init__(self) -> None:
         if self.n < 1:
@@ -168,14 +170,14 @@ class ProblemOrder:
                 f"rollout.prompts_per_step={size}: expected 1 to {self.n}, the number of training problems"
             )
         epoch, position = divmod(step, self.n // size)
-        order = _permutation(self.seed, self.n, epoch)
+        order = _permutation(f"{self.name}/{self.seed}/{epoch}", self.n)
         return list(order[position * size : (position + 1) * size])
 
 
 @lru_cache(maxsize=2)
-def _permutation(seed: int, n: int, epoch: int) -> tuple[int, ...]:
+def _permutation(key: str, n: int) -> tuple[int, ...]:
     order = list(range(n))
-    random.Random(f"order/{seed}/{epoch}").shuffle(order)
+    random.Random(key).shuffle(order)
     return tuple(order)
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from accelerate import Accelerator
 from accelerate.utils import gather_object
 
-from grpo.loop import score_completions
+from grpo.collect import score_completions
 from grpo.prompt import EncodedPrompt
 from grpo.rollout.local import LocalEngine, Sampling
 from grpo.types import RolloutGroup

@@ -75,7 +75,7 @@ class Run:
 
     def _step(self, step: int, writer: MetricsWriter | None) -> None:
         self._phase(f"step {step}: rollout, scores, update")
-        result = self.session.loop.step(step, self._prompts(step))
+        result = self.session.loop.step(step, self._prompts(step), lambda round_: self._reserve(step, round_))
         rows = self._rows(result)
         metrics = self._metrics(result, rows)
         if self._is_due(step, self.config.eval.every):
@@ -97,9 +97,20 @@ class Run:
 
     def _prompts(self, step: int) -> list[EncodedPrompt]:
         """This rank's share of the step's prompts: whole groups stay on a rank."""
+        return self._share(self.session.order.batch(step - 1, self._batch_size()))
+
+    def _reserve(self, step: int, round_: int) -> list[EncodedPrompt]:
+        """This rank's further prompts for a round of dynamic sampling."""
+        rounds = self.config.algorithm.dynamic_sampling_rounds
+        return self._share(self.session.reserve.batch((step - 1) * rounds + round_ - 1, self._batch_size()))
+
+    def _batch_size(self) -> int:
+        """Prompts a step over all ranks, equally many on each."""
         ranks = self.accelerator.num_processes
-        size = self.config.rollout.prompts_per_step // ranks
-        chosen = self.session.order.batch(step - 1, size * ranks)
+        return self.config.rollout.prompts_per_step // ranks * ranks
+
+    def _share(self, chosen: Sequence[int]) -> list[EncodedPrompt]:
+        size = len(chosen) // self.accelerator.num_processes
         mine = chosen[self.accelerator.process_index * size :][:size]
         return [self.materials.train_prompts[i] for i in mine]
 

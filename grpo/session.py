@@ -7,20 +7,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from accelerate import Accelerator
-from rewards.verifiers.accuracy import AccuracyVerifier
-from rewards.verifiers.think_format import ThinkFormatVerifier
 from transformers import PreTrainedTokenizerBase, get_scheduler
 
 from grpo.advantage import advantage_settings
+from grpo.assign import credit_plan
+from grpo.collect import Collector
 from grpo.config import TrainConfig
+from grpo.credit import CreditForm
 from grpo.data import ProblemOrder, RunData, load_run_data
 from grpo.evaluation import Judges
 from grpo.loop import GrpoLoop, LoopSettings
 from grpo.loss import loss_settings
 from grpo.models import load_policy
+from grpo.penalty import KlPenalty
 from grpo.policy import Policy
 from grpo.prepared import cache_folder
 from grpo.prompt import EncodedPrompt, encode_prompts
@@ -32,6 +35,8 @@ from rewards.errors import ConfigError, DataError
 from rewards.format import FormatSpec
 from rewards.scorer import Scorer
 from rewards.types import Problem
+from rewards.verifiers.accuracy import AccuracyVerifier
+from rewards.verifiers.think_format import ThinkFormatVerifier
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +131,7 @@ class Session:
     engine: LocalEngine
     trainable: Trainable
     order: ProblemOrder
+    reserve: ProblemOrder
     reference: Reference | None
 
 
@@ -136,9 +142,7 @@ def make_session(config: TrainConfig, materials: Materials, accelerator: Acceler
     """
     policy = materials.policy.to(accelerator.device)
     algorithm = config.algorithm
-    reference = None
-    if algorithm.kl_coefficient > 0:
-        reference = AdapterReference(policy) if config.model.lora_rank else FrozenReference(policy)
+    reference = _reference(config, policy)
     trained = [parameter for parameter in policy.parameters() if parameter.requires_grad]
     optimizer = torch.optim.AdamW(
         trained, lr=config.optim.learning_rate, weight_decay=config.optim.weight_decay
@@ -160,26 +164,61 @@ def make_session(config: TrainConfig, materials: Materials, accelerator: Acceler
             config.optim.micro_batch_rows,
             algorithm.updates_per_rollout,
             config.optim.max_grad_norm,
+            keep_silent=algorithm.silent_groups == "keep",
         ),
         loss_settings(algorithm),
         accelerator=accelerator,
-        reference=reference,
+        reference=reference if algorithm.kl_in == "loss" else None,
         pad_id=pad_id(materials.tokenizer),
     )
     engine = LocalEngine(policy, materials.tokenizer, decode_rows=config.rollout.decode_rows)
-    loop = GrpoLoop(
+    collector = Collector(
         engine,
         materials.scorer,
+        seed=config.seed,
+        group_size=config.rollout.group_size,
+        max_tokens=config.rollout.max_completion_tokens,
+        extra_rounds=algorithm.dynamic_sampling_rounds,
+    )
+    loop = GrpoLoop(
+        collector,
         updater,
-        advantage_settings(algorithm),
-        LoopSettings(
-            config.seed,
-            config.rollout.group_size,
-            config.rollout.max_completion_tokens,
-            mask_truncated=algorithm.mask_truncated,
-            max_failed_share=config.max_failed_share,
-        ),
+        _loop_settings(config),
+        decode=engine.decode,
         accelerator=accelerator,
+        penalty=_penalty(config, reference, pad=pad_id(materials.tokenizer), accelerator=accelerator),
     )
     order = ProblemOrder(config.seed, len(materials.train_prompts))
-    return Session(loop, engine, trainable, order, reference)
+    reserve = ProblemOrder(config.seed, len(materials.train_prompts), "reserve")
+    return Session(loop, engine, trainable, order, reserve, reference)
+
+
+def _reference(config: TrainConfig, policy: Policy) -> Reference | None:
+    if config.algorithm.kl_coefficient == 0:
+        return None
+    return AdapterReference(policy) if config.model.lora_rank else FrozenReference(policy)
+
+
+def _loop_settings(config: TrainConfig) -> LoopSettings:
+    return LoopSettings(
+        advantage_settings(config.algorithm),
+        credit_plan(config.credit.source, cast(CreditForm | None, config.credit.form)),
+        {name: part.weight for name, part in config.reward.components.items()},
+        mask_truncated=config.algorithm.mask_truncated,
+        max_failed_share=config.max_failed_share,
+    )
+
+
+def _penalty(
+    config: TrainConfig, reference: Reference | None, *, pad: int, accelerator: Accelerator
+) -> KlPenalty | None:
+    if reference is None or config.algorithm.kl_in == "loss":
+        return None
+    return KlPenalty(
+        reference,
+        config.algorithm.kl_estimator,
+        config.algorithm.kl_coefficient,
+        config.optim.micro_batch_rows,
+        pad,
+        accelerator.device,
+    )

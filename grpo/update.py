@@ -64,7 +64,8 @@ class UpdateSettings:
     """aggregation: a name of grpo.batch. max_length: the completion limit in tokens, used by `constant`.
 
     micro_batch_rows: rows of one backward pass; changes memory, not the gradient. updates_per_rollout:
-    optimiser steps on the same rows (mu of the paper).
+    optimiser steps on the same rows (mu of the paper). keep_silent: groups without any advantage are still
+    trained on for their KL and entropy terms.
     """
 
     aggregation: str
@@ -72,6 +73,7 @@ class UpdateSettings:
     micro_batch_rows: int
     updates_per_rollout: int
     max_grad_norm: float
+    keep_silent: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +116,7 @@ class Updater:
         weights = row_weights(
             lengths, index, self.settings.aggregation, self.settings.max_length, totals
         ).float()
-        kept = [i for i, row in enumerate(rows) if lengths[i] > 0 and self._moves(row)]
+        kept = [i for i in self._moving(rows) if lengths[i] > 0]
         batches = micro_batches(
             [len(row.token_ids) for row in rows], index.tolist(), kept, self.settings.micro_batch_rows
         )
@@ -126,15 +128,16 @@ class Updater:
         metrics = [self._optimiser_step(prepared) for _ in range(self.settings.updates_per_rollout)]
         rate = self.trainable.scheduler.get_last_lr()[0]
         return {name: _over_updates(name, [m[name] for m in metrics]) for name in metrics[0]} | {
-            "learning_rate": rate
+            "learning_rate": float(rate)
         }
 
-    def _moves(self, row: TrainRow) -> bool:
-        return (
-            bool((row.advantages != 0).any())
-            or self.loss.kl_coefficient != 0
-            or self.loss.entropy_coefficient != 0
-        )
+    def _moving(self, rows: Sequence[TrainRow]) -> list[int]:
+        """The rows that can move the policy: by their advantage, or by the terms that need none."""
+        moved = [i for i, row in enumerate(rows) if bool((row.advantages != 0).any())]
+        if self.loss.kl_coefficient == 0 and self.loss.entropy_coefficient == 0:
+            return moved
+        speaking = {rows[i].prompt for i in moved}
+        return [i for i, row in enumerate(rows) if self.settings.keep_silent or row.prompt in speaking]
 
     def _prepare(self, prompts: Sequence[Tensor], rows: Sequence[TrainRow], weights: Tensor) -> _MicroBatch:
         device = self.accelerator.device
@@ -161,8 +164,8 @@ class Updater:
             if self.settings.updates_per_rollout > 1 and batch.old_logprobs is None:
                 batch.old_logprobs = scores.logprobs.detach()
             _accumulate(sums, {"loss": output.loss.detach(), **output.sums})
-        norm = self.accelerator.clip_grad_norm_(policy.parameters(), self.settings.max_grad_norm)
-        norm = float(norm) if norm is not None else 0.0
+        clipped = self.accelerator.clip_grad_norm_(policy.parameters(), self.settings.max_grad_norm)
+        norm = float(clipped) if clipped is not None else 0.0
         skipped = not math.isfinite(norm)
         if not skipped:
             optimizer.step()

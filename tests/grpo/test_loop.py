@@ -3,27 +3,36 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 import torch
 from accelerate import Accelerator
-from fakes import TOKENIZER, RuleScorer, policy, prompts
+from fakes import TOKENIZER, RuleScorer, llama, policy, prompts
 
-from grpo.advantage import AdvantageSettings
-from grpo.loop import GrpoLoop, LoopSettings, reward_tensor, to_rows
+from grpo.advantage import AdvantageSettings, outcome_advantages
+from grpo.assign import CreditPlan, assign
+from grpo.collect import Collector
+from grpo.credit import CreditSettings
+from grpo.loop import GrpoLoop, LoopSettings, StepResult, part_rewards, total_rewards
 from grpo.loss import LossSettings
-from grpo.policy import Policy
+from grpo.penalty import KlPenalty
+from grpo.policy import token_batch
+from grpo.prompt import EncodedPrompt
+from grpo.reference import FrozenReference
 from grpo.rollout.local import LocalEngine
-from grpo.update import Trainable, Updater, UpdateSettings
-from rewards.errors import EngineError
-from rewards.types import Part, Reason, Sample, Score, Verdict
+from grpo.update import Trainable, TrainRow, Updater, UpdateSettings
+from rewards.errors import ConfigError, EngineError
+from rewards.types import Part, Reason, Sample, Score, StepScore, Verdict
 
 TEXTS = ("1+2=", "34+5=", "7+7=")
 
 
-def loop(scorer: RuleScorer, *, micro: int = 100, rows: int = 64, model: Policy | None = None) -> GrpoLoop:
-    model = (model or policy()).train()
+def loop(
+    scorer: RuleScorer, *, micro: int = 100, rows: int = 64, rounds: int = 0, failed: float = 0.1
+) -> GrpoLoop:
+    model = policy().train()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
     accelerator = Accelerator(cpu=True)
     updater = Updater(
@@ -35,8 +44,29 @@ def loop(scorer: RuleScorer, *, micro: int = 100, rows: int = 64, model: Policy 
         pad_id=0,
     )
     engine = LocalEngine(model, TOKENIZER, decode_rows=rows)
-    settings = LoopSettings(seed=0, group_size=4, max_completion_tokens=8)
-    return GrpoLoop(engine, scorer, updater, AdvantageSettings(), settings, accelerator=accelerator)
+    return GrpoLoop(
+        Collector(engine, scorer, seed=0, group_size=4, max_tokens=8, extra_rounds=rounds),
+        updater,
+        LoopSettings(AdvantageSettings(), CreditPlan(True, None), {}, max_failed_share=failed),
+        decode=engine.decode,
+        accelerator=accelerator,
+    )
+
+
+def step(runs: GrpoLoop, number: int = 1, texts: tuple[str, ...] = TEXTS) -> StepResult:
+    return runs.step(number, prompts(*texts), lambda _: [])
+
+
+def assigned(result: StepResult, *, mask_truncated: bool = False) -> tuple[TrainRow, ...]:
+    plan = CreditPlan(True, None)
+    return assign(
+        result.groups,
+        result.scores,
+        result.advantages,
+        plan,
+        decode=TOKENIZER.decode,
+        mask_truncated=mask_truncated,
+    ).rows
 
 
 @pytest.mark.parametrize("micro", [1, 3, 100])
@@ -44,7 +74,7 @@ def loop(scorer: RuleScorer, *, micro: int = 100, rows: int = 64, model: Policy 
 def test_trap_05_reward_advantage_and_row_belong_together(micro: int, decode_rows: int) -> None:
     # the reward names prompt and sample: 10 * length of the question + index of the sample
     scorer = RuleScorer(lambda s: 10.0 * len(s.problem.prompt) + s.index)
-    result = loop(scorer, micro=micro, rows=decode_rows).step(1, prompts(*TEXTS))
+    result = step(loop(scorer, micro=micro, rows=decode_rows))
     for p, (group, scores) in enumerate(zip(result.groups, result.scores, strict=True)):
         assert group.problem.prompt == TEXTS[p]
         assert [s.value for s in scores] == [10.0 * len(TEXTS[p]) + i for i in range(4)]
@@ -57,15 +87,13 @@ def test_trap_04_the_same_question_twice_is_two_groups() -> None:
     twice = prompts("1+2=", "1+2=")
     twice[1] = replace(twice[1], problem=replace(twice[1].problem, id="another"))
     scorer = RuleScorer(lambda s: float(s.problem.id == "another") + s.index)
-    values = loop(scorer).step(1, twice).advantages.values
+    values = loop(scorer).step(1, twice, lambda _: []).advantages.values
     assert values[0].tolist() == pytest.approx(values[1].tolist())
 
 
 def test_trap_03_a_failed_score_is_out_of_its_group() -> None:
     scorer = RuleScorer(lambda s: None if s.index == 1 else float(s.index == 0))
-    engine_loop = loop(scorer)
-    engine_loop.settings = replace(engine_loop.settings, max_failed_share=0.5)
-    values = engine_loop.step(1, prompts(*TEXTS)).advantages.values
+    values = step(loop(scorer, failed=0.5)).advantages.values
     # rewards [1, -, 0, 0]: mean 1/3, unbiased std 0.5773503
     high, low = (2 / 3) / (0.5773503 + 1e-4), (-1 / 3) / (0.5773503 + 1e-4)
     for row in values.tolist():
@@ -74,11 +102,11 @@ def test_trap_03_a_failed_score_is_out_of_its_group() -> None:
 
 def test_too_many_failed_scores_stop_the_run() -> None:
     with pytest.raises(EngineError, match=r"max_failed_share=0\.1"):
-        loop(RuleScorer(lambda s: None if s.index == 0 else 1.0)).step(1, prompts(*TEXTS))
+        step(loop(RuleScorer(lambda s: None if s.index == 0 else 1.0)))
 
 
 def test_equal_rewards_leave_the_weights_alone() -> None:
-    result = loop(RuleScorer(lambda _: 0.7)).step(1, prompts(*TEXTS))
+    result = step(loop(RuleScorer(lambda _: 0.7)))
     assert (result.advantages.values == 0).all()
     assert result.metrics["update/skipped"] == 1
 
@@ -86,11 +114,11 @@ def test_equal_rewards_leave_the_weights_alone() -> None:
 def test_samples_carry_their_version_group_and_index() -> None:
     seen: list[Sample] = []
     scorer = RuleScorer(lambda s: seen.append(s) or 0.0)
-    loop(scorer).step(5, prompts(*TEXTS))
+    step(loop(scorer), 5)
     assert [(s.index, s.policy_version) for s in seen] == [(i, 5) for _ in TEXTS for i in range(4)]
 
 
-def test_parts_are_paid_apart_at_the_weight_they_were_paid_at() -> None:
+def test_parts_are_taken_apart_unweighted_and_a_closed_gate_pays_nothing() -> None:
     def score(accuracy: float, weight: float) -> Score:
         parts = (
             Part("accuracy", 1.0, Score.scored(accuracy, Reason.MISMATCH)),
@@ -99,15 +127,14 @@ def test_parts_are_paid_apart_at_the_weight_they_were_paid_at() -> None:
         return Score(Verdict.SCORED, accuracy + weight, Reason.COMBINED, parts=parts)
 
     scores = [[score(1.0, 0.2), score(0.0, 0.0)]]
-    apart, weights = reward_tensor(scores, apart=True)
-    assert apart.tolist() == [[[1.0, 0.2], [0.0, 0.0]]]
-    assert weights == (1.0, 1.0)
-    assert reward_tensor(scores, apart=False)[0].tolist() == [[1.2, 0.0]]
+    # unweighted, and 0 where a gate was closed (weight 0)
+    assert part_rewards(scores, ["accuracy", "format"]).tolist() == [[[1.0, 1.0], [0.0, 0.0]]]
+    assert total_rewards(scores).tolist() == [[1.2, 0.0]]
 
 
 def test_trap_10_rows_own_their_advantages() -> None:
-    result = loop(RuleScorer(lambda s: float(s.index))).step(1, prompts(*TEXTS))
-    rows = to_rows(result.groups, result.advantages, mask_truncated=False)
+    result = step(loop(RuleScorer(lambda s: float(s.index))))
+    rows = assigned(result)
     before = rows[1].advantages.clone()
     rows[0].advantages[0] = 99.0
     assert torch.equal(rows[1].advantages, before)
@@ -115,8 +142,93 @@ def test_trap_10_rows_own_their_advantages() -> None:
 
 
 def test_truncated_rows_can_be_left_out_of_the_loss() -> None:
-    result = loop(RuleScorer(lambda s: float(s.index))).step(1, prompts(*TEXTS))
-    rows = to_rows(result.groups, result.advantages, mask_truncated=True)
+    result = step(loop(RuleScorer(lambda s: float(s.index))))
+    rows = assigned(result, mask_truncated=True)
     cut = [c.sample.truncated for group in result.groups for c in group.completions]
     assert any(cut)
     assert [row.trained for row in rows] == [not c for c in cut]
+
+
+def test_trap_07_dynamic_sampling_judges_the_unshaped_reward_and_is_bounded() -> None:
+    # accuracy is equal in the groups of "1+2=" and "7+7=", though their totals differ by length
+    def rule(sample: Sample) -> float:
+        return float(sample.index % 2) if sample.problem.prompt.startswith("34") else 1.0
+
+    class Shaped:
+        def score(self, samples: Sequence[Sample]) -> list[Score]:
+            return [
+                Score(
+                    Verdict.SCORED,
+                    rule(s) - 0.01 * len(s.text),
+                    Reason.COMBINED,
+                    parts=(Part("accuracy", 1.0, Score.scored(rule(s), Reason.MISMATCH)),),
+                )
+                for s in samples
+            ]
+
+    asked: list[int] = []
+
+    def reserve(round_: int) -> list[EncodedPrompt]:
+        asked.append(round_)
+        return prompts(f"34{round_}=", "1+2=")
+
+    result = loop(Shaped(), rounds=2).step(1, prompts(*TEXTS), reserve)
+    assert asked == [1, 2]
+    # the speaking groups first, in the order they were found; never the same problem twice
+    assert [g.problem.prompt for g in result.groups] == ["34+5=", "341=", "342="]
+    assert result.metrics["rollout/groups_sampled"] == 5  # three, then one new one in each round
+    asked.clear()
+    bounded = loop(Shaped(), rounds=1).step(1, prompts(*TEXTS), reserve)
+    assert asked == [1]
+    assert [g.problem.prompt for g in bounded.groups] == ["34+5=", "341=", "1+2="]
+
+
+def test_process_credit_reaches_the_tokens_of_its_steps() -> None:
+    class Halves:
+        """Two steps a completion: the first half of the text right, the second wrong for odd samples."""
+
+        def score(self, samples: Sequence[Sample]) -> list[Score]:
+            return [self._one(s) for s in samples]
+
+        def _one(self, s: Sample) -> Score:
+            middle = len(s.text) // 2
+            steps = (StepScore(0, middle, 1.0), StepScore(middle, len(s.text), float(s.index % 2 == 0)))
+            return Score(Verdict.SCORED, 0.5, Reason.STEPS, steps=steps)
+
+    runs = loop(Halves())
+    plan = CreditPlan(False, CreditSettings())
+    runs.settings = replace(runs.settings, credit=plan)
+    result = step(runs)
+    rows = assign(
+        result.groups, result.scores, result.advantages, plan, decode=TOKENIZER.decode, mask_truncated=False
+    ).rows
+    # pool of a group: six ones and two zeros of eight; mean .75, unbiased std .4629100
+    high, low = 0.25 / (0.46291 + 1e-4), -0.75 / (0.46291 + 1e-4)
+    for i, row in enumerate(rows[:4]):
+        assert row.advantages[-1].item() == pytest.approx(high if i % 2 == 0 else low, abs=1e-4)
+        assert row.advantages[0].item() == pytest.approx(2 * high if i % 2 == 0 else high + low, abs=1e-4)
+    assert result.metrics["prm/steps_mean"] == 2.0
+    assert runs.settings.credit.outcome is False
+
+
+def test_process_credit_without_steps_is_refused() -> None:
+    runs = loop(RuleScorer(lambda s: float(s.index)))
+    runs.settings = replace(runs.settings, credit=CreditPlan(False, CreditSettings()))
+    with pytest.raises(ConfigError, match="arithmetic_steps"):
+        step(runs)
+
+
+def test_kl_in_the_reward_is_charged_before_the_advantage() -> None:
+    runs = loop(RuleScorer(lambda s: float(s.index)))
+    reference = FrozenReference(policy(llama(seed=5)))
+    runs.penalty = KlPenalty(reference, "k1", 0.05, 3, 0, torch.device("cpu"))
+    result = step(runs)
+    for p, group in enumerate(result.groups):
+        charged = []
+        for g, completion in enumerate(group.completions):
+            batch = token_batch([group.prompt_ids], [0], [completion.token_ids], 0)
+            kl = (completion.logprobs - reference.logprobs(batch)[0]).sum()
+            charged.append(g - 0.05 * float(kl))
+        expected = outcome_advantages(torch.tensor([charged], dtype=torch.float64), AdvantageSettings())
+        assert torch.allclose(result.advantages.values[p], expected.values[0], atol=1e-3)
+    assert result.metrics["reward/kl_charge"] != 0
