@@ -1,0 +1,61 @@
+"""Two ranks, started by Accelerate over gloo, do what one process does."""
+
+import socket
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from training_runs import Trainer, completions_of, computed, metrics_of, run_folders, summary_of
+
+
+@pytest.fixture
+def trainer(tmp_path: Path, program_env: Mapping[str, str]) -> Trainer:
+    return Trainer(tmp_path, program_env)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def run_on_two_ranks(trainer: Trainer, output: Path, *overrides: str) -> Path:
+    """The directory of a run of two processes."""
+    launch = ["-m", "accelerate.commands.launch", "--cpu", "--num_processes", "2", "--num_machines", "1"]
+    launch += ["--main_process_port", str(free_port()), "--mixed_precision", "no"]
+    entry = trainer.command(*overrides, output=output)[1:]
+    done = trainer.call([sys.executable, *launch, "--dynamo_backend", "no", *entry])
+    assert done.returncode == 0, done.stdout + done.stderr
+    (run,) = run_folders(output)
+    return run
+
+
+def test_two_ranks_take_the_steps_of_one(trainer: Trainer) -> None:
+    options = ("steps=3", "checkpoint.every=1", "algorithm.kl_coefficient=0.05", "optim.micro_batch_rows=5")
+    alone = trainer.finish(*options)
+    together = run_on_two_ranks(trainer, trainer.folder / "together", *options)
+    assert [line["step"] for line in metrics_of(together)] == [0, 1, 2, 3]
+    # Whole groups in the order of one process: the same samples, the same rewards.
+    assert completions_of(together).keys() == completions_of(alone).keys()
+    first = "step_000001.parquet"
+    assert completions_of(together)[first] == completions_of(alone)[first]
+    one, two = (computed(run) for run in (alone, together))
+    assert one[0].keys() == two[0].keys()
+    assert one[0] == pytest.approx(two[0])  # the policy before any step, measured by halves
+    for name in ("loss", "grad_norm", "kl", "entropy", "reward", "num_tokens"):
+        assert two[1][name] == pytest.approx(one[1][name], abs=1e-6, rel=1e-6), name
+    assert summary_of(together)["steps"] == 3
+
+
+def test_a_rank_without_signal_does_not_keep_the_other_waiting(trainer: Trainer) -> None:
+    # One prompt a rank, two completions of it: now and then one rank has both right or both wrong, alone.
+    options = ("reward=verifiable", "steps=8", "rollout.prompts_per_step=2", "rollout.group_size=2")
+    run = run_on_two_ranks(trainer, trainer.output, *options)
+    signals = [
+        (any(row["advantage"] for row in rows[:2]), any(row["advantage"] for row in rows[2:]))
+        for rows in completions_of(run).values()
+    ]
+    assert len(signals) == 8
+    assert any(first != second for first, second in signals)
+    assert summary_of(run)["steps"] == 8
