@@ -71,17 +71,22 @@ def proportional(left: Node, right: Node) -> bool | None:
 
 
 def agrees(left: Node, right: Node) -> bool | None:
-    """False at one clear difference; True after enough agreement of analytic trees; None: ask sympy."""
+    """False at one clear difference, or where no point has values; True after enough agreement of analytic
+    trees; None where they agree and that proves little.
+    """
     names = sorted(symbols(left) | symbols(right))
     steps = any(isinstance(p, Call) and p.name in _STEPS for node in (left, right) for p in walk(node))
     imaginary = not names or Const("i") in (*walk(left), *walk(right))
-    good = 0
+    good = whole = 0
     for index in range(_POINTS if names else 1):
         outcome = _agree_at(left, right, {name: coordinate(name, index) for name in names}, imaginary)
         if outcome is False:
             return False
         good += outcome is True and index < _REAL_POINTS
-    return None if steps or good < (_ENOUGH if names else 1) else True
+        whole += outcome is True and index >= _REAL_POINTS
+    if good >= (_ENOUGH if names else 1) and not steps:
+        return True
+    return None if good + whole else False
 
 
 def _agree_at(left: Node, right: Node, at: dict[str, Fraction], imaginary: bool) -> bool | None:
@@ -134,15 +139,30 @@ def _number(value: Fraction) -> Number:
     return mp.mpf(value.numerator) / value.denominator
 
 
+_SYMPY_FAILS = (
+    *(
+        ArithmeticError,
+        AttributeError,
+        LookupError,
+        NotImplementedError,
+        RecursionError,
+        TypeError,
+        ValueError,
+    ),
+    sympy.polys.polyerrors.BasePolynomialError,
+)
+"""What sympy raises on expressions it cannot simplify."""
+
+
 def confirmed(left: Node, right: Node) -> bool:
     """True where sympy simplifies the difference to zero; symbols are taken for whole numbers or reals."""
     try:
         difference = to_sympy(left) - to_sympy(right)
-    except (NoValueError, TypeError, ValueError):
+        if difference.has(sympy.zoo, sympy.nan, sympy.oo):
+            return False
+        return bool(sympy.simplify(difference.doit()) == 0)
+    except _SYMPY_FAILS:
         return False
-    if difference.has(sympy.zoo, sympy.nan, sympy.oo):
-        return False
-    return bool(sympy.simplify(difference.doit()) == 0)
 
 
 Expr = Any  # sympy's expressions carry no types

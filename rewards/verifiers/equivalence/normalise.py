@@ -119,7 +119,7 @@ def clean(text: str) -> str:
     label = _LABEL.match(text)
     text = text[label.end() :] if label else text
     if "$" in text or "\\(" in text or "\\[" in text or "\\)" in text or "\\]" in text:
-        text = drop_delimiters(text)
+        text = _SPACED.sub(" ", drop_delimiters(text))
     return strip_end(text)
 
 
@@ -169,7 +169,7 @@ def squeeze(text: str) -> str:
     for long, short in (("\\left", ""), ("\\right", ""), ("dfrac", "frac"), ("tfrac", "frac")):
         if long in text:
             text = re.sub(re.escape(long) + r"(?![a-z])", short, text)
-    return _LOOSE.sub("", text)
+    return _LOOSE.sub("", _SPACED.sub(" ", text))
 
 
 def words_of(text: str, *, keep_marks: bool = False) -> str:

@@ -11,6 +11,8 @@ from rewards.verifiers.equivalence import lexicon as lx
 from rewards.verifiers.equivalence.lex import LexError, Token, tokenize
 
 _PIECE = re.compile(r"[A-Za-z][A-Za-z'-]*(?:\.[A-Za-z]+)*\.?|[0-9][0-9,.]*|[(),;:$%/^-]|[¢]")
+_FORMULA = re.compile(r"\\[a-zA-Z]{2}|[\^_=]")
+_NESTED = re.compile(r"\\(?:text|math|mbox|hbox|operatorname|rm)")
 _NO_LETTERS = re.compile(r"[^A-Za-z]+\Z")
 _VALUE_ENDS = frozenset({"num", "close", "name", "const", "word", "bar"})
 
@@ -129,6 +131,8 @@ def _upright(token: Token, before: Token | None) -> list[Token]:
         return [Token("func", lx.FUNCTIONS[text], spaced)]
     if _NO_LETTERS.match(text):
         return tokenize(text)
+    if _FORMULA.search(token.text) and not _NESTED.search(token.text):
+        return resolve(tokenize(token.text))
     out: list[Token] = []
     at = 0
     while at < len(text):
