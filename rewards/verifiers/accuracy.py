@@ -6,8 +6,9 @@ and remembered. Model text only becomes our own syntax tree: it never reaches ev
 
 Every zero has its reason. The problem's fault (no gold, a gold that cannot be read) abstains whatever the
 completion says; a comparison that is too slow or too large is the completion's fault and earns the floor; a
-worker that dies is ours and fails. Where a problem states answer_type="number", a sum left to be worked out
-earns the floor. A truncated completion earns only what a closed box or answer block shows to be complete.
+worker that dies is ours and fails. An expression of the question, repeated instead of worked out, earns the
+floor, and so does any calculation where a problem states answer_type="number". A truncated completion earns
+only what a closed box or answer block shows to be complete.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from rewards.calculation import is_calculation
+from rewards.calculation import leaves_work
 from rewards.errors import ConfigError
 from rewards.extraction import Extraction, ExtractionSettings
 from rewards.format import FormatSpec
@@ -86,9 +87,11 @@ class AccuracyVerifier:
         if extraction.answer is None:
             reason = extraction.reason or Reason.NO_ANSWER
             return Score.scored(0.0, reason, version=_VERSION, notes={"rung": str(extraction.rung)})
-        if problem.answer_type == "number" and _is_left_to_do(extraction.answer, problem.gold):
+        if leaves_work(
+            extraction.answer, problem.prompt, problem.gold, number=problem.answer_type == "number"
+        ):
             notes = {"answer": _printable(extraction.answer), "rung": str(extraction.rung)}
-            notes["note"] = "a calculation where a number is asked for"
+            notes["note"] = "a calculation where its result is asked for"
             return Score.scored(0.0, Reason.MISMATCH, version=_VERSION, notes=notes)
         key = (problem.gold, problem.answer_type, extraction.answer, self.equivalence, self.limits)
         found = _decisions.get(key) or decide(gold, extraction.answer, self.equivalence)
@@ -137,10 +140,6 @@ class _Decisions:
 
 
 _decisions = _Decisions()
-
-
-def _is_left_to_do(answer: str, gold: Sequence[str]) -> bool:
-    return is_calculation(answer) and not any(is_calculation(value) for value in gold)
 
 
 def _wanted(gold: Gold) -> Wanted:

@@ -3,7 +3,7 @@
 import pytest
 from shared_cases import shared_rows
 
-from rewards.calculation import is_calculation
+from rewards.calculation import is_calculation, leaves_work
 from rewards.format import FormatSpec
 from rewards.types import Problem, Reason, Sample
 from rewards.verifiers.accuracy import AccuracyVerifier
@@ -83,8 +83,12 @@ def test_numbers(answer: str) -> None:
         ("82", "82", "number", 1.0, Reason.MATCH_STRING),
         ("37+45=82", "82", "number", 1.0, Reason.MATCH_NUMERIC),
         # an expression may stand for its value, and a gold that is itself a calculation asks for no more
-        ("37+45", "82", "expression", 1.0, Reason.MATCH_NUMERIC),
-        ("37+45", "82", "auto", 1.0, Reason.MATCH_NUMERIC),
+        ("40+42", "82", "expression", 1.0, Reason.MATCH_NUMERIC),
+        ("40+42", "82", "auto", 1.0, Reason.MATCH_NUMERIC),
+        # the question itself is no answer of any type, unless it is the gold
+        ("37+45", "82", "auto", 0.0, Reason.MISMATCH),
+        ("37 + 45", "82", "auto", 0.0, Reason.MISMATCH),
+        ("37+45", "37+45", "auto", 1.0, Reason.MATCH_STRING),
         ("45+37", "37+45", "number", 1.0, Reason.MATCH_NUMERIC),
     ],
 )
@@ -92,6 +96,39 @@ def test_what_a_calculation_earns(
     answer: str, gold: str, answer_type: str, value: float, reason: Reason
 ) -> None:
     assert score_of(answer, gold, answer_type) == (value, reason)
+
+
+@pytest.mark.parametrize(
+    ("question", "gold", "answer", "left"),
+    [
+        (
+            r"Simplify $\tan 100^\circ + 4 \sin 100^\circ.$",
+            r"-\sqrt{3}",
+            r"\tan 100^\circ + 4\sin 100^\circ",
+            True,
+        ),
+        (r"Expand $(x+1)(x+2) + 3x$.", "x^2+6x+2", r"\left(x+1\right)(x+2)+3x", True),
+        (
+            r"Compute $\dfrac{1}{2} \cdot \frac{3}{4} + 1$.",
+            r"\frac{11}{8}",
+            r"\frac12 \times \frac34 + 1",
+            True,
+        ),
+        (r"Find $a + b$.", "5", "y = a+b", True),
+        # worked on, if not finished: a matter of the comparison
+        (r"Expand $(x+1)(x+2) + 3x$.", "x^2+6x+2", "x^2+3x+2+3x", False),
+        # what the question offers may be the answer
+        ("Which is larger, $3^5 + 1$ or $2^8 - 1$?", "2^8-1", "2^8 - 1", False),
+        (r"Divide $\frac{3+4i}{1+2i}$ by ... and write $1 + 2i$.", "1+2i", "1 + 2i", False),
+        # no operation, nothing to do
+        (r"Which is irrational, $\sqrt{2}$ or $1/2$?", r"\sqrt2", r"\sqrt{2}", False),
+        ("Is it $-3$ or $3$?", "-3.0", "-3", False),
+    ],
+)
+def test_the_expression_of_the_question_is_no_answer(
+    question: str, gold: str, answer: str, left: bool
+) -> None:
+    assert leaves_work(answer, question, [gold], number=False) == left
 
 
 def test_the_notes_keep_the_answer() -> None:
