@@ -61,14 +61,3 @@ def token_kl_penalty(
     """
     value = _ESTIMATORS[estimator](bounded(ref_logprobs - logprobs)).detach()
     return torch.where(mask, coefficient * value, 0.0)
-
-
-def sequence_kl_penalty(
-    logprobs: Tensor, ref_logprobs: Tensor, mask: Tensor, estimator: str, coefficient: float
-) -> Tensor:
-    """(B,) what to subtract from the reward of each completion, in float64, no gradient.
-
-    With k1: r_i - beta * sum_t (log pi_old - log pi_ref), as RLOO (arXiv 2402.14740, eq. 3) and REINFORCE++
-    use it.
-    """
-    return token_kl_penalty(logprobs, ref_logprobs, mask, estimator, coefficient).double().sum(1)

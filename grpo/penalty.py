@@ -1,4 +1,4 @@
-"""The KL to the reference charged in the reward: one number a completion, before advantages are taken."""
+"""The KL to the reference charged in the reward, token by token, and its coefficient where that adapts."""
 
 from __future__ import annotations
 
@@ -6,20 +6,27 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
+from accelerate import Accelerator
 from torch import Tensor
 
 from grpo.batch import pad_rows
-from grpo.kl import sequence_kl_penalty
+from grpo.kl import token_kl_penalty
 from grpo.policy import token_batch
+from grpo.ranks import sum_over_ranks
 from grpo.reference import Reference
-from grpo.types import RolloutGroup
+from grpo.types import Completion, RolloutGroup
+from grpo.value import AdaptiveKL
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class KlPenalty:
-    """r <- r - coefficient * sum_t kl_t of the policy that sampled (RLOO, arXiv 2402.14740, eq. 3).
+    """r_t <- r_t - coefficient * kl_t of the policy that sampled: DeepSeekMath (arXiv 2402.03300, eq. 2).
 
-    rows: completions of one forward of the reference; changes memory only.
+    Summed over a completion it is r - coefficient * sum_t kl_t: RLOO (arXiv 2402.14740, eq. 3).
+
+    coefficient: of the next charge. target: nats of KL a completion that the coefficient adapts to (see
+    `grpo.value.AdaptiveKL`), None to leave it. rows: completions of one forward of the reference; changes
+    memory only.
     """
 
     reference: Reference
@@ -27,23 +34,32 @@ class KlPenalty:
     coefficient: float
     rows: int
     pad_id: int
-    device: torch.device
+    accelerator: Accelerator
+    target: float | None = None
 
-    def charge(self, groups: Sequence[RolloutGroup]) -> Tensor:
-        """(P, G) float64, what to subtract from each completion's reward."""
+    def charge(self, groups: Sequence[RolloutGroup]) -> tuple[Tensor, dict[str, float]]:
+        """(B, T) float64, what to subtract from the reward of each token (0 after a row's last).
+
+        The coefficient adapts afterwards, equally on every rank.
+        """
+        flat = [(p, completion) for p, group in enumerate(groups) for completion in group.completions]
         prompts = [group.prompt_ids for group in groups]
-        rows = [(p, completion) for p, group in enumerate(groups) for completion in group.completions]
-        charges: list[Tensor] = []
-        for start in range(0, len(rows), self.rows):
-            chunk = rows[start : start + self.rows]
-            batch = token_batch(
-                prompts, [p for p, _ in chunk], [completion.token_ids for _, completion in chunk], self.pad_id
-            ).to(self.device)
-            sampled = pad_rows([completion.logprobs for _, completion in chunk], 0.0, torch.float32)
-            reference = self.reference.logprobs(batch)
-            charges.append(
-                sequence_kl_penalty(
-                    sampled.to(self.device), reference, batch.mask, self.estimator, self.coefficient
-                ).cpu()
-            )
-        return torch.cat(charges).reshape(len(groups), -1)
+        chunks = [flat[start : start + self.rows] for start in range(0, len(flat), self.rows)]
+        kl = pad_rows([row for chunk in chunks for row in self._kl(prompts, chunk)], 0.0, torch.float64)
+        total, count = sum_over_ranks(self.accelerator, [float(kl.sum()), len(kl)])
+        charged, mean = self.coefficient, total / count
+        metrics = {"reward/kl": mean, "reward/kl_charge": charged * mean}
+        if self.target is not None:
+            metrics["reward/kl_coefficient"] = charged
+            self.coefficient = AdaptiveKL(charged, self.target).updated(mean).coefficient
+        return charged * kl, metrics
+
+    def _kl(self, prompts: Sequence[Tensor], chunk: Sequence[tuple[int, Completion]]) -> Tensor:
+        """(rows, T) the estimates of some completions, each with the index of its prompt."""
+        ids = [completion.token_ids for _, completion in chunk]
+        batch = token_batch(prompts, [p for p, _ in chunk], ids, self.pad_id).to(self.accelerator.device)
+        sampled = pad_rows([completion.logprobs for _, completion in chunk], 0.0, torch.float32)
+        reference = self.reference.logprobs(batch)
+        return token_kl_penalty(
+            sampled.to(reference.device), reference, batch.mask, self.estimator, 1.0
+        ).cpu()

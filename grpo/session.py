@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import cast
 
 import torch
@@ -14,13 +15,14 @@ from accelerate import Accelerator
 from transformers import PreTrainedTokenizerBase, get_scheduler
 
 from grpo.advantage import advantage_settings
+from grpo.advantager import GroupAdvantager, GroupSettings
 from grpo.assign import credit_plan
 from grpo.collect import Collector
 from grpo.config import TrainConfig
 from grpo.credit import CreditForm
 from grpo.data import ProblemOrder, RunData, load_run_data
 from grpo.evaluation import Judges
-from grpo.loop import GrpoLoop, LoopSettings
+from grpo.loop import GrpoLoop
 from grpo.loss import loss_settings
 from grpo.models import load_policy
 from grpo.penalty import KlPenalty
@@ -29,6 +31,7 @@ from grpo.prepared import cache_folder
 from grpo.prompt import EncodedPrompt, encode_prompts
 from grpo.reference import AdapterReference, FrozenReference, Reference
 from grpo.rollout.local import LocalEngine, pad_id
+from grpo.rollout.saved import Recorder, SavedRollouts, check_rollouts
 from grpo.update import Trainable, Updater, UpdateSettings
 from rewards.build import build, build_scorer
 from rewards.errors import ConfigError, DataError
@@ -74,6 +77,8 @@ def gather_materials(config: TrainConfig) -> Materials:
     Raises:
         ConfigError, DataError: naming the option or the row and the fix.
     """
+    if config.rollout.replay is not None:
+        check_rollouts(Path(config.rollout.replay), 1, config.steps)
     spec: FormatSpec = build(config.format)
     scorer = build_scorer(config.reward)
     data = load_run_data(config.data, config.seed, cache_folder())
@@ -125,10 +130,11 @@ def _encode(
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A run ready to step."""
+    """A run ready to step. engine: samples held-out problems. recorder: holds what the last step sampled."""
 
     loop: GrpoLoop
     engine: LocalEngine
+    recorder: Recorder
     trainable: Trainable
     order: ProblemOrder
     reserve: ProblemOrder
@@ -172,25 +178,24 @@ def make_session(config: TrainConfig, materials: Materials, accelerator: Acceler
         pad_id=pad_id(materials.tokenizer),
     )
     engine = LocalEngine(policy, materials.tokenizer, decode_rows=config.rollout.decode_rows)
+    replay = config.rollout.replay
+    recorder = Recorder(engine if replay is None else SavedRollouts(Path(replay), engine.decode))
     collector = Collector(
-        engine,
+        recorder,
         materials.scorer,
         seed=config.seed,
         group_size=config.rollout.group_size,
         max_tokens=config.rollout.max_completion_tokens,
         extra_rounds=algorithm.dynamic_sampling_rounds,
     )
-    loop = GrpoLoop(
-        collector,
-        updater,
-        _loop_settings(config),
-        decode=engine.decode,
-        accelerator=accelerator,
-        penalty=_penalty(config, reference, pad=pad_id(materials.tokenizer), accelerator=accelerator),
+    penalty = _penalty(config, reference, pad=pad_id(materials.tokenizer), accelerator=accelerator)
+    advantager = GroupAdvantager(
+        _group_settings(config), decode=engine.decode, accelerator=accelerator, penalty=penalty
     )
+    loop = GrpoLoop(collector, advantager, updater, max_failed_share=config.max_failed_share)
     order = ProblemOrder(config.seed, len(materials.train_prompts))
     reserve = ProblemOrder(config.seed, len(materials.train_prompts), "reserve")
-    return Session(loop, engine, trainable, order, reserve, reference)
+    return Session(loop, engine, recorder, trainable, order, reserve, reference)
 
 
 def _reference(config: TrainConfig, policy: Policy) -> Reference | None:
@@ -199,13 +204,12 @@ def _reference(config: TrainConfig, policy: Policy) -> Reference | None:
     return AdapterReference(policy) if config.model.lora_rank else FrozenReference(policy)
 
 
-def _loop_settings(config: TrainConfig) -> LoopSettings:
-    return LoopSettings(
+def _group_settings(config: TrainConfig) -> GroupSettings:
+    return GroupSettings(
         advantage_settings(config.algorithm),
         credit_plan(config.credit.source, cast(CreditForm | None, config.credit.form)),
         {name: part.weight for name, part in config.reward.components.items()},
         mask_truncated=config.algorithm.mask_truncated,
-        max_failed_share=config.max_failed_share,
     )
 
 
@@ -220,5 +224,5 @@ def _penalty(
         config.algorithm.kl_coefficient,
         config.optim.micro_batch_rows,
         pad,
-        accelerator.device,
+        accelerator,
     )

@@ -13,7 +13,7 @@ from loss_rows import (
 from torch import Tensor
 
 from grpo.advantage import AdvantageSettings, outcome_advantages
-from grpo.kl import sequence_kl_penalty, token_kl_penalty
+from grpo.kl import token_kl_penalty
 from grpo.loss import LossSettings, policy_loss
 from grpo.types import LossInputs
 from rewards.errors import ConfigError
@@ -92,7 +92,7 @@ def test_kl_in_the_reward_changes_the_advantages_as_worked() -> None:
     old = torch.tensor([[-0.5, -0.2], [-0.1, -0.3], [-0.7, -0.9], [-0.2, -0.4]])
     ref = old + torch.tensor([[0.1, 0.0], [-0.2, 0.3], [0.05, 0.05], [0.0, -0.1]])
     mask = torch.ones(4, 2, dtype=torch.bool)
-    penalty = sequence_kl_penalty(old, ref, mask, "k1", 0.05)
+    penalty = token_kl_penalty(old, ref, mask, "k1", 0.05).sum(1)
     rewards = torch.tensor([[1.0, 0.0, 0.0, 0.0]]) - penalty
     result = outcome_advantages(rewards, AdvantageSettings("leave_one_out", "none"))
     expected = torch.tensor([[1.0033333, -0.33, -0.33, -0.3433333]])
@@ -100,4 +100,4 @@ def test_kl_in_the_reward_changes_the_advantages_as_worked() -> None:
     # Masked tokens cost nothing.
     mask[0, 0] = False
     old[0, 0] = float("nan")
-    assert sequence_kl_penalty(old, ref, mask, "k1", 0.05)[0].item() == 0
+    assert token_kl_penalty(old, ref, mask, "k1", 0.05)[0].sum().item() == 0

@@ -12,10 +12,11 @@ from accelerate import Accelerator
 from fakes import TOKENIZER, RuleScorer, llama, policy, prompts
 
 from grpo.advantage import AdvantageSettings, outcome_advantages
+from grpo.advantager import GroupAdvantager, GroupSettings, part_rewards, total_rewards
 from grpo.assign import CreditPlan, assign
 from grpo.collect import Collector
 from grpo.credit import CreditSettings
-from grpo.loop import GrpoLoop, LoopSettings, StepResult, part_rewards, total_rewards
+from grpo.loop import GrpoLoop, StepResult
 from grpo.loss import LossSettings
 from grpo.penalty import KlPenalty
 from grpo.policy import token_batch
@@ -27,10 +28,18 @@ from rewards.errors import ConfigError, EngineError
 from rewards.types import Part, Reason, Sample, Score, StepScore, Verdict
 
 TEXTS = ("1+2=", "34+5=", "7+7=")
+OUTCOME = GroupSettings(AdvantageSettings(), CreditPlan(True, None), {})
 
 
 def loop(
-    scorer: RuleScorer, *, micro: int = 100, rows: int = 64, rounds: int = 0, failed: float = 0.1
+    scorer: RuleScorer,
+    *,
+    micro: int = 100,
+    rows: int = 64,
+    rounds: int = 0,
+    failed: float = 0.1,
+    settings: GroupSettings = OUTCOME,
+    penalty: KlPenalty | None = None,
 ) -> GrpoLoop:
     model = policy().train()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
@@ -46,10 +55,9 @@ def loop(
     engine = LocalEngine(model, TOKENIZER, decode_rows=rows)
     return GrpoLoop(
         Collector(engine, scorer, seed=0, group_size=4, max_tokens=8, extra_rounds=rounds),
+        GroupAdvantager(settings, decode=engine.decode, accelerator=accelerator, penalty=penalty),
         updater,
-        LoopSettings(AdvantageSettings(), CreditPlan(True, None), {}, max_failed_share=failed),
-        decode=engine.decode,
-        accelerator=accelerator,
+        max_failed_share=failed,
     )
 
 
@@ -195,10 +203,8 @@ def test_process_credit_reaches_the_tokens_of_its_steps() -> None:
             steps = (StepScore(0, middle, 1.0), StepScore(middle, len(s.text), float(s.index % 2 == 0)))
             return Score(Verdict.SCORED, 0.5, Reason.STEPS, steps=steps)
 
-    runs = loop(Halves())
     plan = CreditPlan(False, CreditSettings())
-    runs.settings = replace(runs.settings, credit=plan)
-    result = step(runs)
+    result = step(loop(Halves(), settings=replace(OUTCOME, credit=plan)))
     rows = assign(
         result.groups, result.scores, result.advantages, plan, decode=TOKENIZER.decode, mask_truncated=False
     ).rows
@@ -208,21 +214,18 @@ def test_process_credit_reaches_the_tokens_of_its_steps() -> None:
         assert row.advantages[-1].item() == pytest.approx(high if i % 2 == 0 else low, abs=1e-4)
         assert row.advantages[0].item() == pytest.approx(2 * high if i % 2 == 0 else high + low, abs=1e-4)
     assert result.metrics["prm/steps_mean"] == 2.0
-    assert runs.settings.credit.outcome is False
 
 
 def test_process_credit_without_steps_is_refused() -> None:
-    runs = loop(RuleScorer(lambda s: float(s.index)))
-    runs.settings = replace(runs.settings, credit=CreditPlan(False, CreditSettings()))
+    stepless = replace(OUTCOME, credit=CreditPlan(False, CreditSettings()))
     with pytest.raises(ConfigError, match="arithmetic_steps"):
-        step(runs)
+        step(loop(RuleScorer(lambda s: float(s.index)), settings=stepless))
 
 
 def test_kl_in_the_reward_is_charged_before_the_advantage() -> None:
-    runs = loop(RuleScorer(lambda s: float(s.index)))
     reference = FrozenReference(policy(llama(seed=5)))
-    runs.penalty = KlPenalty(reference, "k1", 0.05, 3, 0, torch.device("cpu"))
-    result = step(runs)
+    penalty = KlPenalty(reference, "k1", 0.05, 3, 0, Accelerator(cpu=True))
+    result = step(loop(RuleScorer(lambda s: float(s.index)), penalty=penalty))
     for p, group in enumerate(result.groups):
         charged = []
         for g, completion in enumerate(group.completions):
@@ -231,4 +234,4 @@ def test_kl_in_the_reward_is_charged_before_the_advantage() -> None:
             charged.append(g - 0.05 * float(kl))
         expected = outcome_advantages(torch.tensor([charged], dtype=torch.float64), AdvantageSettings())
         assert torch.allclose(result.advantages.values[p], expected.values[0], atol=1e-3)
-    assert result.metrics["reward/kl_charge"] != 0
+    assert result.metrics["reward/kl_charge"] == pytest.approx(0.05 * result.metrics["reward/kl"])

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from grpo.advantage import AdvantageSettings, outcome_advantages
 from grpo.batch import row_weights, step_totals
-from grpo.kl import sequence_kl_penalty
+from grpo.kl import token_kl_penalty
 from grpo.loss import LossSettings, policy_loss
 from grpo.types import LossInputs
 
@@ -356,7 +356,7 @@ def test_rloo_advantages_with_kl_in_the_reward_equal_trl(
     ref = old + 0.2 * torch.randn(15, 4, generator=g)
     mask = torch.arange(4) < torch.randint(1, 5, (15, 1), generator=g)
     rewards = random_rewards(8, missing)[..., :1]
-    penalty = sequence_kl_penalty(old, ref, mask, "k1", beta).reshape(3, 5)
+    penalty = token_kl_penalty(old, ref, mask, "k1", beta).sum(1).reshape(3, 5)
     settings = AdvantageSettings(baseline="leave_one_out", scale="none")
     mine = outcome_advantages(rewards[..., 0] - penalty, settings).values
     other = their_advantages(trl, "rloo", rewards, [1.0], beta=beta, old=old, ref=ref, mask=mask)
