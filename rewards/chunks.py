@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import cast
@@ -100,16 +99,13 @@ class Judge:
         judged = iter(score_each(self.scorer, samples))
         scores = [bad[place] if place in bad else next(judged) for place in range(len(ids))]
         tally = Tally()
-        for score in scores:
-            tally.add(score)
-        return ScoredChunk(
-            lines=tuple(
-                json_line(score_to_record(row_id, score)) for row_id, score in zip(ids, scores, strict=True)
-            ),
-            digests=tuple(line_digest(raw) for raw in chunk.records[: len(ids)]),
-            tally=tally,
-            error=error,
-        )
+        lines: list[bytes] = []
+        for row_id, score in zip(ids, scores, strict=True):
+            line, written = _written(row_id, score)
+            lines.append(line)
+            tally.add(written)
+        digests = tuple(line_digest(raw) for raw in chunk.records[: len(ids)])
+        return ScoredChunk(tuple(lines), digests, tally, error)
 
 
 def score_each(scorer: Scorer, samples: Sequence[Sample]) -> list[Score]:
@@ -118,7 +114,7 @@ def score_each(scorer: Scorer, samples: Sequence[Sample]) -> list[Score]:
         return []
     scores = _score_or_fault(scorer, samples)
     if isinstance(scores, list):
-        return [_finite(score) for score in scores]
+        return scores
     if len(samples) == 1:
         return [failed_score("scorer", Reason.INTERNAL, scores)]
     return [score for sample in samples for score in score_each(scorer, [sample])]
@@ -159,10 +155,11 @@ def _score_or_fault(scorer: Scorer, samples: Sequence[Sample]) -> list[Score] | 
     return scores
 
 
-def _finite(score: Score) -> Score:
-    values = [score.value, *(part.score.value for part in score.parts), *(step.value for step in score.steps)]
-    if all(value is None or math.isfinite(value) for value in values):
-        return score
-    return failed_score(
-        "scorer", Reason.INTERNAL, f"the scorer returned a value that is not finite: {values}"
-    )
+def _written(row_id: str | int, score: Score) -> tuple[bytes, Score]:
+    """The output line of a score, and the score in it: a failed one where this cannot be written (nan)."""
+    outcome = guarded(lambda found: json_line(score_to_record(row_id, found)), score)
+    if outcome.reason is None:
+        return cast(bytes, outcome.value), score
+    fault = f"the scorer returned what cannot be written: {outcome.note}"
+    failed = failed_score("scorer", Reason.INTERNAL, fault)
+    return json_line(score_to_record(row_id, failed)), failed

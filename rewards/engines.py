@@ -10,9 +10,10 @@ import os
 import signal
 import threading
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from multiprocessing.connection import wait
 
 from rewards.chunks import Chunk, Judge, ScoredChunk
@@ -37,7 +38,8 @@ def score_in_processes(chunks: Iterable[Chunk], judge: Judge, workers: int) -> I
     waiting: deque[Future[ScoredChunk]] = deque()
     try:
         for chunk in chunks:
-            waiting.append(pool.submit(_score_in_worker, chunk))
+            with _interrupts_held():
+                waiting.append(pool.submit(_score_in_worker, chunk))
             if len(waiting) >= _IN_FLIGHT_PER_WORKER * workers:
                 yield waiting.popleft().result()
         while waiting:
@@ -50,6 +52,16 @@ def score_in_processes(chunks: Iterable[Chunk], judge: Judge, workers: int) -> I
         pool.shutdown(wait=True, cancel_futures=True)
 
 
+@contextmanager
+def _interrupts_held() -> Generator[None]:
+    """Ctrl-C reaches the whole process group, but is the parent's: a worker started here never gets it."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 _judge: Judge | None = None
 """What this worker process scores with; set once when it starts."""
 
@@ -57,8 +69,6 @@ _judge: Judge | None = None
 def _start_worker(judge: Judge) -> None:
     global _judge
     _judge = judge
-    # Ctrl-C reaches the whole group: the parent decides, workers finish the chunk in hand.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_die_with_parent, daemon=True).start()
 
 

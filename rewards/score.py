@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -41,6 +42,8 @@ from rewards.scorer import Scorer
 from rewards.tally import Tally, summary_table
 
 _INTERRUPTED = 130
+_READER_GONE = 141
+"""What a shell reports of a program that SIGPIPE ended."""
 _MIN_LINES_FOR_SHARE = 1000
 
 
@@ -54,6 +57,10 @@ def main(config: ScoreConfig) -> None:
         goes_on = "" if config.output == STDIN else "; the same command continues"
         _say(console, f"interrupted{goes_on}")
         raise SystemExit(_INTERRUPTED) from stop
+    except BrokenPipeError as gone:
+        # Whoever read our stdout has seen enough (`| head`); the interpreter must not try to flush it again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(_READER_GONE) from gone
 
 
 def run(config: ScoreConfig, scorer: Scorer, console: Console) -> Tally:

@@ -4,8 +4,9 @@ import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import cast
 
-from rewards.types import Part, Reason, Sample, Score, StepScore
+from rewards.types import Part, Reason, Sample, Score, StepScore, Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +67,21 @@ class Constant:
 
     def score(self, samples: Sequence[Sample]) -> list[Score]:
         return [Score.scored(self.value, Reason.MODEL) for _ in samples]
+
+
+@dataclass(frozen=True, slots=True)
+class Careless:
+    """Returns what no score can be: a note that is no text, and no score at all for every third."""
+
+    def score(self, samples: Sequence[Sample]) -> list[Score]:
+        notes = cast(dict[str, str], {"answer": object()})
+        bad = Score(
+            Verdict.SCORED,
+            1.0,
+            Reason.MODEL,
+            parts=(Part("p", 1.0, Score.scored(1.0, Reason.MODEL, notes=notes)),),
+        )
+        return [cast(Score, None) if place % 3 == 0 else bad for place, _ in enumerate(samples)]
 
 
 @dataclass(frozen=True, slots=True)

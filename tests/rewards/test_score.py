@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from fakes_scorers import BatchSum, Constant, DiesOn, GoldInText, RaisesOn
+from fakes_scorers import BatchSum, Careless, Constant, DiesOn, GoldInText, RaisesOn
 from scoring_runs import LINES, Scoring, rows, write
 
 from rewards.errors import ConfigError, DataError, EngineError
@@ -199,6 +199,12 @@ def test_too_many_failures_stop_the_run(scoring: Scoring) -> None:
 def test_a_value_that_is_no_number_is_a_failure(scoring: Scoring, value: float) -> None:
     scoring.run("max_failed_share=1", scorer=Constant(value))
     assert {score["reason"] for score in scoring.scores()} == {"internal"}
+
+
+def test_what_cannot_be_written_is_a_failure(scoring: Scoring) -> None:
+    scoring.run("max_failed_share=1", scorer=Careless())
+    assert {score["reason"] for score in scoring.scores()} == {"internal"}
+    assert "cannot be written" in scoring.scores()[0]["parts"][0]["notes"]["error"]
 
 
 def test_a_lost_worker_stops_the_run_and_loses_no_line(scoring: Scoring) -> None:

@@ -29,6 +29,15 @@ def test_reading_stdin_and_writing_stdout(scoring: Scoring) -> None:
     assert b"150 lines scored" in done.stderr
 
 
+def test_a_reader_that_leaves_is_no_error(tmp_path: Path) -> None:
+    scoring = Scoring(tmp_path, rows(5000))
+    command = f"{sys.executable} -m rewards.score reward=format input={scoring.input} output=- | head -n 1"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=120, check=False)
+    assert json.loads(done.stdout)["id"] == "q0"
+    assert "Traceback" not in done.stderr
+    assert "Broken pipe" not in done.stderr
+
+
 def test_the_program_end_to_end_and_its_refusals(tmp_path: Path) -> None:
     records = [
         {"id": 1, "gold": "42", "completion": "<think>6*7</think>\\boxed{42}"},
