@@ -7,7 +7,7 @@ factor := atom ('^' exponent | '!' | '%' | degree)*      juxtaposition multiplie
 from __future__ import annotations
 
 from rewards.verifiers.equivalence.atoms import atom, subscript
-from rewards.verifiers.equivalence.cursor import Cursor, ParseError
+from rewards.verifiers.equivalence.cursor import Cursor
 from rewards.verifiers.equivalence.lex import Token
 from rewards.verifiers.equivalence.nodes import Call, Const, Group, Node, Num, Op, Quantity, Sym, neg
 from rewards.verifiers.equivalence.numerals import literal
@@ -142,8 +142,6 @@ def _raise(cur: Cursor, base: Node) -> Node:
     if isinstance(base, Num) and _ordinal(cur):
         return base
     exponent = power_argument(cur)
-    if isinstance(base, Num) and base.value < 0:
-        raise ParseError("a signed number cannot be a base here")
     if isinstance(base, Const) and base.name in "RNZQC":
         return Call("cartesian", (base, exponent))
     return Op("pow", (base, exponent))

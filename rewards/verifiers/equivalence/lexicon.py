@@ -163,9 +163,8 @@ UNIT_NAMES: dict[str, tuple[str, str]] = {
     written: (entry.split()[0], entry.split()[1])
     for entry in _UNITS.replace("\n", "|").split("|")
     for written in entry.split()[1:]
-    if written != "min" and written != "in"
 }
-"""Written name -> (dimension, name of the unit); "in" and "min" are other words when written plainly."""
+"""Written name -> (dimension, name of the unit)."""
 
 UNIT_FACTORS: dict[str, tuple[int, int]] = {
     # unit -> (numerator, denominator) in the base unit of its dimension

@@ -92,8 +92,8 @@ def _equality(terms: tuple[Node, ...], read: Read) -> Answer:
     for middle in terms[1:-1]:
         if not isinstance(middle, Sym) and _differ(middle, last):
             raise ParseError("a chain that contradicts itself")
-    if not symbols(subject):
-        if _differ(subject, last) or symbols(last):
+    if not symbols(subject) and not symbols(last):
+        if _differ(subject, last):
             raise ParseError("an equation that does not hold")
         return read(last)
     if isinstance(subject, Ratio) or (isinstance(last, Group | Seq | Matrix | Op) and _names_set(last)):

@@ -14,6 +14,8 @@ _PIECE = re.compile(r"[A-Za-z][A-Za-z'-]*(?:\.[A-Za-z]+)*\.?|[0-9][0-9,.]*|[(),;
 _FORMULA = re.compile(r"\\[a-zA-Z]{2}|[\^_=]")
 _NESTED = re.compile(r"\\(?:text|math|mbox|hbox|operatorname|rm)")
 _NO_LETTERS = re.compile(r"[^A-Za-z]+\Z")
+_TIMES = frozenset({"min", "sec", "in"})
+"""Units that are functions, or a relation, anywhere but behind a number."""
 _VALUE_ENDS = frozenset({"num", "close", "name", "const", "word", "bar"})
 
 
@@ -36,7 +38,7 @@ def resolve(tokens: list[Token]) -> list[Token]:
         elif token.kind == "letters":
             out.extend(_plain(token, before, after))
         elif token.kind == "words":
-            out.extend(_upright(token, before))
+            out.extend(_upright(token, out))
         else:
             out.append(token)
     return out
@@ -77,6 +79,8 @@ def _plain(token: Token, before: Token | None, after: Token | None) -> list[Toke
         return [Token("op", "union", spaced)] if union else [Token("name", word, spaced)]
     if before is not None and before.kind == "num" and not spaced and word in ("st", "nd", "rd", "th"):
         return []  # 12th: the letters only say that the number counts places
+    if word in _TIMES and before is not None and before.kind == "num" and not _opens(after):
+        return [Token("word", word, spaced)]
     known = _known(token)
     if known is not None:
         return known
@@ -117,23 +121,32 @@ def _split(word: str, spaced: bool) -> list[Token] | None:
     return None
 
 
-def _upright(token: Token, before: Token | None) -> list[Token]:
+def _measures(out: list[Token]) -> bool:
+    """True where a unit can come next: behind a value, a unit, or a sign between units."""
+    if out and out[-1].kind == "op" and out[-1].text in "*/" and len(out) > 1:
+        return out[-2].kind in ("word", "close") and any(token.kind == "word" for token in out)
+    return bool(out) and out[-1].kind in ("num", "close", "word")
+
+
+def _upright(token: Token, out: list[Token]) -> list[Token]:
+    before = out[-1] if out else None
     text = " ".join(token.text.replace("~", " ").replace("\\", "").split())
     spaced = token.spaced or token.text[:1] == " "
     if not text:
         return []
     if _is(before, "_"):
         return [Token("name", text)]
+    if text in lx.UNIT_NAMES and _measures(out):
+        return [Token("word", text, spaced)]
     if len(text) == 1 and text.isalpha():
-        measured = before is not None and before.kind in ("num", "close") and text in lx.UNIT_NAMES
-        return [Token("word" if measured else "name", text, spaced)]
+        return [Token("name", text, spaced)]
     if text in lx.FUNCTIONS:
         return [Token("func", lx.FUNCTIONS[text], spaced)]
     if _NO_LETTERS.match(text):
         return tokenize(text)
     if _FORMULA.search(token.text) and not _NESTED.search(token.text):
         return resolve(tokenize(token.text))
-    out: list[Token] = []
+    pieces: list[Token] = []
     at = 0
     while at < len(text):
         if text[at] == " ":
@@ -142,9 +155,9 @@ def _upright(token: Token, before: Token | None) -> list[Token]:
         match = _PIECE.match(text, at)
         if match is None:
             raise LexError(f"unknown sign in words: {text[at]!r}")
-        out.append(_piece(match.group(), spaced or at > 0))
+        pieces.append(_piece(match.group(), spaced or at > 0))
         at = match.end()
-    return out
+    return pieces
 
 
 def _piece(piece: str, spaced: bool) -> Token:
