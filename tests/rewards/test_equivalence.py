@@ -6,6 +6,7 @@ import pickle
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,11 @@ def test_the_table_is_wide() -> None:
     assert len({case["id"] for case in CASES}) == len(CASES)
     assert len({case["family"] for case in CASES}) >= 25
     assert 0.3 < sum(case["equal"] for case in CASES) / len(CASES) < 0.7
+
+
+def test_every_convention_has_cases_of_its_own() -> None:
+    used = {name for case in CASES for name in case.get("settings", {})}
+    assert used == {field.name for field in fields(EquivalenceSettings)}
 
 
 @pytest.mark.parametrize("case", CASES, ids=[f"{case['id']}-{case['family']}" for case in CASES])

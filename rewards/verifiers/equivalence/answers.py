@@ -52,6 +52,8 @@ class Reals:
     pieces: tuple[Piece, ...]
     brackets: bool = False
     """True where it was written as one bracket pair that could also be a tuple or a list."""
+    inequality: bool = False
+    """True where it was written with inequality signs."""
 
 
 @dataclass(frozen=True, slots=True)

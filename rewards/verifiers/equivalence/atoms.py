@@ -28,6 +28,7 @@ _APPLIED = frozenset({"f", "g", "h"})
 
 def atom(cur: Cursor) -> Node:
     """The operand at the cursor; raises ParseError where none begins."""
+    cur.skip_currency()
     token = cur.peek()
     match token.kind:
         case "num":

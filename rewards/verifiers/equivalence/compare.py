@@ -165,6 +165,8 @@ def _ranges(gold: Answer, answer: Answer, rules: Rules) -> Verdict3:
     left, right = as_reals(gold), as_reals(answer)
     if left is None or right is None or len(left.pieces) != len(right.pieces):
         return False
+    if left.inequality != right.inequality and not rules.settings.interval_notation:
+        return False
     return both([_pieces(one, two, rules) for one, two in zip(left.pieces, right.pieces, strict=True)])
 
 

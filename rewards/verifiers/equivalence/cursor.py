@@ -33,12 +33,22 @@ class Cursor:
     """Open absolute-value bars in the current brackets."""
     boxed: bool = False
     """True once a box has been entered: a second one would be multiplied."""
+    currency: str = ""
+    """The currency whose sign stood before a number."""
     opened: int = -1
     """The place of a bar that is to open although it could close, on a second reading."""
 
     def peek(self) -> Token:
         """The current token, or the end."""
         return self.tokens[self.at] if self.at < len(self.tokens) else END
+
+    def skip_currency(self) -> None:
+        """Moves past a currency's sign and remembers it; raises ParseError for a second currency."""
+        while self.peek().kind == "currency":
+            name = self.take().text
+            if self.currency not in ("", name):
+                raise ParseError("two currencies")
+            self.currency = name
 
     def ahead(self, steps: int) -> Token:
         """The token steps places on, or the end."""

@@ -81,8 +81,9 @@ def _plain_number(gold: Gold, text: str, settings: EquivalenceSettings) -> Decis
     """
     if not (isinstance(gold.parsed, Scalar) and isinstance(gold.parsed.node, Num)):
         return None
-    decimal = terminates(gold.parsed.node.value)
-    if not decimal or settings.rel_tol or settings.units_required or not _PLAIN.match(text):
+    units_drop = not settings.units_required and (settings.degrees_optional or gold.parsed.unit != "deg")
+    exact = not settings.rel_tol and terminates(gold.parsed.node.value)
+    if not units_drop or not exact or not _PLAIN.match(text):
         return None
     same = gold.parsed.node.value == Fraction(text)
     return Decision(same, Reason.MATCH_NUMERIC if same else Reason.MISMATCH)

@@ -39,6 +39,7 @@ def _sum(terms: list[Node]) -> Node:
 
 
 def _signed_term(cur: Cursor) -> Node:
+    cur.skip_currency()
     if not cur.is_op(*_SIGNS):
         return term(cur)
     sign = cur.take().text

@@ -40,6 +40,7 @@ _SYMBOLS = {
     **{"-": "op", "=": "rel", "<": "rel", ">": "rel", ",": "comma", ";": "semi", "&": "amp", "|": "bar"},
     **{"(": "open", "[": "open", "{": "open", ")": "close", "]": "close", "}": "close"},
 }
+_CURRENCIES = {"£": "pound sterling", "€": "euro", "¥": "yen", "₹": "rupee"}
 _PAIRS = ("**", "<=", ">=", "!=", "==", "<>")
 _OPENERS = frozenset("([")
 
@@ -124,6 +125,10 @@ class Lexer:
             text = "^" if pair == "**" else pair
             self._emit(kind, lx.RELATIONS.get(text, text))
             return
+        if char in _CURRENCIES:
+            self.at += 1
+            self._emit("currency", _CURRENCIES[char])
+            return
         kind = _SYMBOLS.get(char)
         if kind is None:
             raise LexError(f"unknown sign U+{ord(char):04X}")
@@ -161,6 +166,8 @@ class Lexer:
         elif char in "{}":
             self.depth += 1 if char == "{" else -1
             self._emit("open" if char == "{" else "close", "\\" + char)
+        elif char == "$":
+            self._emit("currency", "dollar")
         elif char in "%&#_":
             self._emit("op", char)
         elif char == "|":

@@ -66,7 +66,7 @@ _SIGNS = {
     **{"ℝ": r"\mathbb{R}", "ℤ": r"\mathbb{Z}", "ℕ": r"\mathbb{N}", "ℚ": r"\mathbb{Q}", "ℂ": r"\mathbb{C}"},
     **{"∑": r"\sum ", "∏": r"\prod ", "∫": r"\int ", "≡": r"\equiv ", "→": r"\to ", "ℏ": r"\hbar "},
     **{"⌊": r"\lfloor ", "⌋": r"\rfloor ", "⌈": r"\lceil ", "⌉": r"\rceil ", "⟨": r"\langle "},
-    **{"⟩": r"\rangle ", "“": '"', "”": '"', "£": r"\$", "€": r"\$", "¥": r"\$", "∧": r"\wedge "},
+    **{"⟩": r"\rangle ", "“": '"', "”": '"', "∧": r"\wedge "},
     **dict.fromkeys(
         "\xa0\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u3000\t\r\n\x0c\x0b", " "
     ),
@@ -124,14 +124,14 @@ def clean(text: str) -> str:
 
 
 def drop_delimiters(text: str) -> str:
-    """Dollar signs and \\( \\) \\[ \\] become spaces; a row break \\\\[2pt] stays."""
+    """Dollar signs and \\( \\) \\[ \\] become spaces; a row break \\\\[2pt] and an escaped dollar stay."""
     out: list[str] = []
     index = 0
     while index < len(text):
         char = text[index]
         if char == "\\" and index + 1 < len(text):
             following = text[index + 1]
-            if following in "()[]$":
+            if following in "()[]":
                 out.append(" ")
             else:
                 out.append(char + following)

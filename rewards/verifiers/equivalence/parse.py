@@ -12,7 +12,7 @@ from rewards.verifiers.equivalence import lexicon as lx
 from rewards.verifiers.equivalence.cursor import Cursor, ParseError
 from rewards.verifiers.equivalence.expr import additive, term
 from rewards.verifiers.equivalence.lex import tokenize
-from rewards.verifiers.equivalence.nodes import Node, Op, Quantity, Ratio, Rel, Seq, children, num
+from rewards.verifiers.equivalence.nodes import Group, Node, Op, Quantity, Ratio, Rel, Seq, children, num
 from rewards.verifiers.equivalence.settings import MAX_DEPTH, MAX_ITEMS, EquivalenceSettings
 from rewards.verifiers.equivalence.words import resolve, unit_of
 
@@ -50,7 +50,8 @@ def _whole(cur: Cursor) -> Node:
     if cur.at < len(cur.tokens):
         raise ParseError(f"unread rest from {cur.peek().text!r}")
     check_depth(node)
-    return node
+    single = not isinstance(node, Seq | Group | Quantity | Rel)
+    return Quantity(node, cur.currency) if cur.currency and single else node
 
 
 def check_depth(node: Node) -> None:

@@ -38,7 +38,8 @@ def _degrees(gold: Scalar, answer: Scalar, rules: Rules) -> Verdict3:
         return rules.same(gold.node, answer.node)
     if other - {"", "rad"}:
         return False
-    plain = rules.same(gold.node, answer.node) if "rad" not in other else False
+    bare_allowed = rules.settings.degrees_optional or not other
+    plain = rules.same(gold.node, answer.node) if bare_allowed and "rad" not in other else False
     if plain is True or not other or (rules.settings.units_required and gold.unit and not answer.unit):
         return plain
     left = Op("deg", (gold.node,)) if gold.unit == "deg" else gold.node

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from math import inf
 
 from rewards.verifiers.equivalence.answers import Piece, Reals
@@ -13,7 +14,9 @@ _INFINITE = Const("oo")
 REAL_LINE = Reals((Piece(neg(_INFINITE), _INFINITE, False, False),))
 
 
-def interval(low: Node, high: Node, low_closed: bool, high_closed: bool) -> Reals:
+def interval(
+    low: Node, high: Node, low_closed: bool, high_closed: bool, *, inequality: bool = False
+) -> Reals:
     """One interval; an infinite end is open whatever bracket stands there."""
     return Reals(
         (
@@ -23,7 +26,8 @@ def interval(low: Node, high: Node, low_closed: bool, high_closed: bool) -> Real
                 low_closed and place(low) not in (inf, -inf),
                 high_closed and place(high) not in (inf, -inf),
             ),
-        )
+        ),
+        inequality=inequality,
     )
 
 
@@ -73,7 +77,7 @@ def _touch(left: Piece, right: Piece) -> bool:
 
 def unite(left: Reals, right: Reals) -> Reals:
     """Union."""
-    return _tidy([*left.pieces, *right.pieces])
+    return replace(_tidy([*left.pieces, *right.pieces]), inequality=left.inequality or right.inequality)
 
 
 def intersect(left: Reals, right: Reals) -> Reals:
@@ -84,7 +88,8 @@ def intersect(left: Reals, right: Reals) -> Reals:
             low = _tighter(a, b, _low_key)
             high = _tighter(a, b, _high_key)
             pieces.append(Piece(low.low, high.high, low.low_closed, high.high_closed))
-    return _tidy([p for p in pieces if _where(p.low) <= _where(p.high)])
+    kept = [p for p in pieces if _where(p.low) <= _where(p.high)]
+    return replace(_tidy(kept), inequality=left.inequality or right.inequality)
 
 
 def _tighter(left: Piece, right: Piece, key: Callable[[Piece], tuple[float, bool]]) -> Piece:

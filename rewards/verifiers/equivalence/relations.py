@@ -143,7 +143,7 @@ def _ordering(ops: tuple[str, ...], terms: tuple[Node, ...], read: Read) -> Answ
         if symbols(low) or symbols(high) or not symbols(middle):
             parts = tuple(read(term) for term in terms)
             return Ordered(" ".join(ops), parts)
-        return Named(middle, interval(low, high, not _ORDER[ops[0]], not _ORDER[ops[1]]))
+        return Named(middle, interval(low, high, not _ORDER[ops[0]], not _ORDER[ops[1]], inequality=True))
     (op,) = ops
     left, right = terms
     if not symbols(left) and symbols(right):
@@ -167,8 +167,8 @@ def _half_line(left: Node, right: Node, op: str) -> Answer | None:
         op = _FLIPPED[op] if slope < 0 else op
     infinite = Const("oo")
     if op[0] == ">":
-        return Named(left, interval(right, infinite, op == ">=", False))
-    return Named(left, interval(neg(infinite), right, False, op == "<="))
+        return Named(left, interval(right, infinite, op == ">=", False, inequality=True))
+    return Named(left, interval(neg(infinite), right, False, op == "<=", inequality=True))
 
 
 def _linear(difference: Node) -> tuple[str, Fraction, Node] | None:

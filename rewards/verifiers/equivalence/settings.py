@@ -35,14 +35,16 @@ Percent = Literal["fraction", "lenient"]
 class EquivalenceSettings:
     """Conventions of the comparison; hashable, so that it can key caches.
 
-    min_digits: significant digits a decimal needs to stand for an exact value that has no such decimal
-        (1/3, sqrt(2)); it must be that value correctly rounded. Two exact values, terminating decimals
-        included, are compared exactly whatever this says.
+    min_digits: significant digits a decimal needs to stand for an exact value that has no finite decimal
+        (1/3, sqrt(2)); it must be that value correctly rounded. Two exact values, finite decimals included,
+        are compared exactly whatever this says. The default lets 0.3333333 be 1/3 and 3.14159 not be pi.
     rel_tol: extra relative tolerance between any two numbers; 0 keeps the comparison exact.
     percent: "fraction" reads 10 % as 0.1 only; "lenient" lets it also equal a bare 10.
     reduced: True demands that a fraction be given in lowest terms.
-    units_required: True rejects an answer without the unit of the gold; a unit that differs is always wrong.
+    units_required: True rejects an answer without the unit or the currency of the gold; one that differs is
+        always wrong.
     convert_units: True lets 5 cm equal 50 mm.
+    degrees_optional: True lets 60 stand for 60 degrees (pi/3 always does).
     ordered_lists: True makes the order of a bare list (1, 2) count; parentheses always do, braces never.
     interval_notation: True lets an inequality equal its interval (x > 3 and (3, oo)).
     mixed_numbers: True reads "3 1/3" and "3\\frac13" as 10/3.
@@ -60,6 +62,7 @@ class EquivalenceSettings:
     reduced: bool = False
     units_required: bool = False
     convert_units: bool = False
+    degrees_optional: bool = True
     ordered_lists: bool = False
     interval_notation: bool = True
     mixed_numbers: bool = True
