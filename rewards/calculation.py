@@ -10,9 +10,9 @@ import re
 from collections.abc import Sequence
 
 _RESULT = re.compile(r"[=≈≃]|\\(?:approx|simeq|doteq)(?![A-Za-z])")
-_SCIENTIFIC = re.compile(r"\s*(?:\*|×|·|⋅|\\times|\\cdot)\s*\{?10\}?\s*(?:\^|\*\*|⁻|[⁰¹²³⁴-⁹])")
+_SCIENTIFIC = re.compile(r"(?<!\s)\s*+(?:\*|×|·|⋅|\\times|\\cdot)\s*\{?10\}?\s*(?:\^|\*\*|⁻|[⁰¹²³⁴-⁹])")
 _OPERATION = re.compile(
-    r"(?<=[\w)\]}%])\s*"
+    r"(?<=[\w)\]}%])\s*+"
     r"(?:(?:[*×·⋅÷!]|\\(?:times|cdot|div|pm|mp)(?![A-Za-z]))"
     r"|(?<![0-9][eE])[-+−±](?=[\s{]*(?:[\\\d(.]|[A-Za-z](?![A-Za-z]))))"
 )

@@ -151,3 +151,10 @@ def test_no_right_solution_of_gsm8k_is_lost() -> None:
     as_auto, as_number = (VERIFIER.score(samples[kind]) for kind in ("auto", "number"))
     assert sum(score.value == 1.0 for score in as_auto) > 500
     assert [score.value for score in as_auto] == [score.value for score in as_number]
+
+
+@pytest.mark.parametrize("piece", ["1+", "-", " ", "{", "1-{", "1- ", r"\times ", "*10 ", "= ", "1*{"])
+def test_a_megabyte_is_read_in_passing(piece: str) -> None:
+    # quadratic work would take an hour
+    text = "1" + piece * (1_000_000 // len(piece)) + "x"
+    assert leaves_work(text, "a question", ["1"], number=False) is False
