@@ -80,6 +80,8 @@ class RolloutConfig:
     temperature: float = option(above=0)
     max_completion_tokens: int = option(at_least=1)
     decode_rows: int = option(at_least=1)
+    dump: bool = option()
+    replay: str | None = option()
 
 
 @dataclass
@@ -92,6 +94,7 @@ class OptimConfig:
     weight_decay: float = option(at_least=0)
     max_grad_norm: float = option(above=0)
     micro_batch_rows: int = option(at_least=1)
+    on_nonfinite: str = option("stop", "skip")
 
 
 @dataclass

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NoReturn
 
 import torch
 from accelerate import Accelerator
@@ -23,8 +24,12 @@ from grpo.loop import StepResult
 from grpo.metrics import MetricsWriter
 from grpo.prompt import EncodedPrompt
 from grpo.rollout.local import Sampling
+from grpo.rollout.saved import FOLDER, step_file, write_rollouts
 from grpo.session import Materials, Session
 from grpo.summaries import CompletionRow, completion_rows, summarise_step
+from grpo.types import RolloutGroup
+from grpo.update import is_broken
+from rewards.errors import EngineError
 
 ACCURACY = "eval/heldout/accuracy"
 
@@ -78,6 +83,10 @@ class Run:
         result = self.session.loop.step(step, self._prompts(step), lambda round_: self._reserve(step, round_))
         rows = self._rows(result)
         metrics = self._metrics(result, rows)
+        broken = is_broken(metrics)
+        self._keep_rollouts(step, broken)
+        if broken and self.config.optim.on_nonfinite == "stop":
+            self._stop(step, writer, metrics, rows)
         if self._is_due(step, self.config.eval.every):
             self.latest = self._measure(step)
             metrics |= self.latest
@@ -91,6 +100,32 @@ class Run:
                 )
         if self._is_due(step, self.config.checkpoint.every):
             self._save(step)
+
+    def _keep_rollouts(self, step: int, broken: bool) -> None:
+        """Writes what all ranks sampled in the step, where asked for or worth a look."""
+        sampled = self.session.recorder.take()
+        if self.config.rollout.dump or broken:
+            everywhere: list[RolloutGroup] = gather_object(sampled)
+            if self.accelerator.is_main_process:
+                write_rollouts(self.directory / FOLDER, step, everywhere)
+
+    def _stop(
+        self,
+        step: int,
+        writer: MetricsWriter | None,
+        metrics: dict[str, float],
+        rows: Sequence[Sequence[CompletionRow]],
+    ) -> NoReturn:
+        """Leaves the step on the disk and ends the run on every rank."""
+        self._write(writer, step, metrics)
+        if writer is not None:
+            writer.write_completions(step, [row for group in rows for row in group])
+            writer.close()
+        raise EngineError(
+            f"step {step}: loss {metrics['loss']:g}, gradient norm {metrics['grad_norm']:g}: not finite, "
+            f"the update was left out. Its rollouts are in {step_file(self.directory / FOLDER, step)}. Lower "
+            "optim.learning_rate, or go on after such updates with optim.on_nonfinite=skip"
+        )
 
     def _is_due(self, step: int, every: int) -> bool:
         return step == self.config.steps or (every > 0 and step % every == 0)

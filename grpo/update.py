@@ -9,7 +9,7 @@ to learn from, so that none waits for another.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 
@@ -165,13 +165,13 @@ class Updater:
                 batch.old_logprobs = scores.logprobs.detach()
             _accumulate(sums, {"loss": output.loss.detach(), **output.sums})
         clipped = self.accelerator.clip_grad_norm_(policy.parameters(), self.settings.max_grad_norm)
-        norm = float(clipped) if clipped is not None else 0.0
-        skipped = not math.isfinite(norm)
-        if not skipped:
+        metrics = self._means(sums) | {"grad_norm": float(clipped) if clipped is not None else 0.0}
+        broken = is_broken(metrics)
+        if not broken:
             optimizer.step()
             self.trainable.scheduler.step()
         optimizer.zero_grad()
-        return self._means(sums) | {"grad_norm": norm, "update/skipped": float(skipped)}
+        return metrics | {"update/skipped": float(broken)}
 
     def _inputs(self, batch: _MicroBatch, logprobs: Tensor, entropy: Tensor) -> LossInputs:
         return LossInputs(
@@ -208,6 +208,11 @@ class Updater:
         counts = sum_over_ranks(self.accelerator, [totals.rows, totals.tokens, totals.prompts])
         rows, tokens, prompts = (int(count) for count in counts)
         return StepTotals(rows, tokens, prompts)
+
+
+def is_broken(metrics: Mapping[str, float]) -> bool:
+    """Whether the loss or the gradient of a step is not finite; the same on every rank."""
+    return not (math.isfinite(metrics["loss"]) and math.isfinite(metrics["grad_norm"]))
 
 
 @dataclass(slots=True)

@@ -14,7 +14,7 @@ from torch import Tensor
 from grpo.loss import LossSettings
 from grpo.policy import Policy, token_batch
 from grpo.reference import FrozenReference
-from grpo.update import Trainable, TrainRow, Updater, UpdateSettings, micro_batches
+from grpo.update import Trainable, TrainRow, Updater, UpdateSettings, is_broken, micro_batches
 
 PROMPTS = [torch.tensor([5, 6, 7]), torch.tensor([8, 9, 10, 11, 12, 13]), torch.tensor([14, 15])]
 
@@ -169,6 +169,13 @@ def test_a_gradient_that_is_not_finite_skips_the_step() -> None:
     found, metrics = gradient(policy(), broken)
     assert all((x == 0).all() for x in found.values())
     assert metrics["update/skipped"] == 1
+
+
+@pytest.mark.parametrize("odd", [math.nan, math.inf, -math.inf])
+def test_a_step_is_broken_by_its_loss_or_its_gradient(odd: float) -> None:
+    assert is_broken({"loss": odd, "grad_norm": 1.0})
+    assert is_broken({"loss": 0.0, "grad_norm": odd})
+    assert not is_broken({"loss": 0.0, "grad_norm": 1e30})
 
 
 def test_micro_batches_keep_prompts_together_and_lose_no_row() -> None:
