@@ -21,6 +21,11 @@ _MARKER = re.compile(
     r"(?:(?:to|for|of|in|here|must|should|would|will|may|then)\b[^.:\n]{0,40}?)?[ \t*_]*"
     r"(?:\bis\b|\bare\b|\bwas\b|\bequals?\b|\bbe\b|[:：=≈])|\bfinal\s+answer\b[ \t*_#]*\n|答案(?:是|为|：|:)"
 )
+# What a text says another's answer is: to the end of the sentence, decimal points aside.
+_REFERENCE = re.compile(
+    r"(?i)\b(?:the\s+)?(?:reference|golden|gold|ground[- ]truth|official)\s+answers?\b"
+    r"(?:[^.。\n]|[.。](?!\s|$))*[.。]?"
+)
 _AFTER_MARKER = re.compile(
     r"(?i)(?:[\s:：*_]|\b(?:therefore|thus|simply|just|indeed|clearly|exactly|then|hence|also|actually|now|still)\b)*"
 )
@@ -38,6 +43,7 @@ _EMPHASIS = '*_`"“”'
 
 def loose_answer(text: str, settings: ExtractionSettings, kind: Kind) -> Extraction:
     """The candidate of the first rung that hits; spans are positions in text."""
+    text = _REFERENCE.sub(lambda quoted: " " * len(quoted[0]), text)
     found = _announced(text, kind) or _whole(text)
     if found is None and kind == "text":
         found = _short_text(text)

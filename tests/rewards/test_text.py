@@ -42,7 +42,7 @@ def test_the_table(case: dict[str, Any]) -> None:
     think = case.get("think", ["<think>", "</think>"])
     answer = case.get("answer_tags", ["<answer>", "</answer>"])
     spec = FormatSpec(
-        *think, answer_style=case.get("style", "boxed"), answer_open=answer[0], answer_close=answer[1]
+        *think, answer_style=case.get("style", "free"), answer_open=answer[0], answer_close=answer[1]
     )
     source = Source(
         case["text"], case.get("prefill", ""), case.get("question", ""), case.get("truncated", False)
@@ -226,6 +226,8 @@ UNITS = [
     "answer is ",
     "answer to the ",
     "The answer is 1. ",
+    "gold answer ",
+    "the ",
     "1 ",
     "1,",
     "1,111",
