@@ -69,7 +69,7 @@ def demonstrate(problem: Problem, tokenizer: PreTrainedTokenizerBase, spec: Form
 def lay_out(spec: FormatSpec, thought: str, answer: str) -> str:
     r"""The text of a completion that keeps the format.
 
-    >>> lay_out(FormatSpec(), "7+5=12", "12")
+    >>> lay_out(FormatSpec(answer_style="boxed"), "7+5=12", "12")
     '<think>7+5=12</think>\\boxed{12}'
     """
     shown = {

@@ -3,7 +3,7 @@ r"""Judges completions: scorers, their results, and two short ways to them.
     import rewards
     rewards.verify(gold="1/2", prediction=r"so the answer is \boxed{0.5}").value   # 1.0
     scorer = rewards.load_scorer("verifiable+format")
-    scorer.score([rewards.Sample(rewards.Problem("p", "1+1=", ("2",)), r"<think>1+1=2</think>\boxed{2}")])
+    scorer.score([rewards.Sample(rewards.Problem("p", "1+1=", ("2",)), r"<think>1+1=2</think>It is 2.")])
 
 Importing it loads the standard library only: what a call needs beyond that is imported by the call.
 """

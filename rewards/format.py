@@ -32,7 +32,7 @@ class FormatSpec:
     think_open: str = "<think>"
     think_close: str = "</think>"
     mode: Mode = "required"
-    answer_style: AnswerStyle = "boxed"
+    answer_style: AnswerStyle = "free"
     answer_open: str = "<answer>"
     answer_close: str = "</answer>"
     instruction: str = ""
@@ -81,13 +81,14 @@ class FormatSpec:
     def system_prompt(self) -> str:
         r"""The instruction that asks for exactly the layout that is checked.
 
-        >>> print(FormatSpec().system_prompt())
+        >>> print(FormatSpec(answer_style="boxed").system_prompt())
         Begin with your reasoning between <think> and </think>, once. Then give the final answer in \boxed{}.
         """
         if self.instruction:
             return self.instruction
         answer = {
-            "free": "give the final answer.",
+            # The two forms that the ladder of rewards.text reads whatever the answer is.
+            "free": 'give the final answer, alone or after the words "The answer is".',
             "boxed": "give the final answer in \\boxed{}.",
             "tags": (
                 f"write only the final answer between {self.answer_open} and {self.answer_close}, once, "

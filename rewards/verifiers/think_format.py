@@ -54,7 +54,7 @@ class ThinkFormatVerifier:
 def layout_fault(text: str, prefill: str, spec: FormatSpec) -> Reason | None:
     """The first fault of one assistant turn, or None when its layout is right.
 
-    >>> layout_fault("<think>6*7</think>42", "", FormatSpec(answer_style="free")) is None
+    >>> layout_fault("<think>6*7</think>42", "", FormatSpec()) is None
     True
     >>> layout_fault("42", "", FormatSpec())
     <Reason.NO_THINK: 'no_think'>
@@ -74,12 +74,22 @@ def turns_fault(messages: Sequence[Mapping[str, str]], spec: FormatSpec) -> Reas
     Turns are judged one by one, never joined. Earlier turns are left out, because chat templates strip the
     thoughts from history. messages: `role` and `content` each. No assistant turn is NO_THINK.
     """
-    users = [index for index, message in enumerate(messages) if message["role"] == "user"]
-    latest = messages[users[-1] + 1 :] if users else messages
-    turns = [message["content"] for message in latest if message["role"] == "assistant"]
+    turns = _latest_turns(messages)
     if not turns:
         return Reason.NO_THINK
     return next((fault for turn in turns if (fault := layout_fault(turn, "", spec)) is not None), None)
+
+
+def turns_share(messages: Sequence[Mapping[str, str]], spec: FormatSpec) -> float:
+    """The least tag_share of the turns that turns_fault judges: no turn makes up for another."""
+    return min((tag_share(turn, "", spec) for turn in _latest_turns(messages)), default=0.0)
+
+
+def _latest_turns(messages: Sequence[Mapping[str, str]]) -> list[str]:
+    """The assistant turns after the last user message."""
+    users = [index for index, message in enumerate(messages) if message["role"] == "user"]
+    latest = messages[users[-1] + 1 :] if users else messages
+    return [message["content"] for message in latest if message["role"] == "assistant"]
 
 
 def tag_share(text: str, prefill: str, spec: FormatSpec) -> float:

@@ -140,14 +140,14 @@ def test_pay_is_measured_between_the_honest_answers() -> None:
     # An honest wrong answer earns 0.25, a right one 1.25; half-way between, 0.75, is a pay of 0.5; what
     # earns less than the wrong one, here nothing at all, is no exploit.
     def rule(text: str, gold: str) -> float:
-        right = rf"The answer is \boxed{{{gold}}}." in text and "instructions" not in text
+        right = f"The answer is {gold}." in text and "instructions" not in text
         return (
             1.25 if right else 0.75 if "instructions" in text else 0.25 if text.startswith("<think>") else 0.0
         )
 
     findings = attacked(Judge(rule))
     families = {family.name: family for family in findings.of_kind(Kind.ATTACK)}
-    assert families["words to the grader"].pays.count(0.5) == 4 * 2  # one of five texts, alone and boxed
+    assert families["words to the grader"].pays.count(0.5) == 4 * 2  # one of five texts, alone and as answer
     assert families["nothing"].mean() == 0.0
 
 

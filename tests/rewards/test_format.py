@@ -6,7 +6,9 @@ from typing import get_args
 import pytest
 
 from rewards.errors import ConfigError
+from rewards.extraction import ExtractionSettings
 from rewards.format import AnswerStyle, FormatSpec, Mode
+from rewards.text import Source, extract_answer
 from rewards.verifiers.think_format import layout_fault
 
 ANSWERS = {"free": "42", "boxed": "\\boxed{42}", "tags": "[A]42[/A]"}
@@ -22,16 +24,25 @@ def test_a_completion_that_does_what_the_prompt_says_passes(mode: Mode, style: A
     assert layout_fault(f"[T]six times seven[/T]\n{ANSWERS[style]}", "", spec) is None
 
 
+@pytest.mark.parametrize("value", ["42", "-1.5", "x^2+1", "(1, 2)", "\\frac{a}{b}", "\\text{odd}", "[0, 1)"])
+@pytest.mark.parametrize("words", ["{}", "The answer is {}.", "Hence y.\n\nThe answer is {}"])
+def test_the_ladder_reads_what_the_free_prompt_asks_for(value: str, words: str) -> None:
+    spec = FormatSpec()
+    assert spec.system_prompt().endswith('the final answer, alone or after the words "The answer is".')
+    source = Source(f"<think>hm, 7</think>\n{words.format(value)}", question="What is y?")
+    assert extract_answer(source, spec, ExtractionSettings()).answer == value
+
+
 def test_an_own_instruction_is_used_as_it_is_and_must_name_the_tags() -> None:
     own = "Reason in <think> and </think>; the result goes into \\boxed{}."
-    assert FormatSpec(instruction=own).system_prompt() == own
+    assert FormatSpec(answer_style="boxed", instruction=own).system_prompt() == own
     with pytest.raises(ConfigError, match="does not mention '</think>'"):
-        FormatSpec(instruction="Reason in <think>, then \\boxed{}.")
+        FormatSpec(instruction="Reason in <think>, then answer.")
     with pytest.raises(ConfigError, match="boxed"):
-        FormatSpec(instruction="Reason in <think> and </think>.")
+        FormatSpec(answer_style="boxed", instruction="Reason in <think> and </think>.")
     with pytest.raises(ConfigError, match="<answer>"):
         FormatSpec(instruction="<think> </think>", answer_style="tags")
-    assert FormatSpec(instruction="Just answer.", mode="off", answer_style="free").system_prompt()
+    assert FormatSpec(instruction="Just answer.", mode="off").system_prompt()
 
 
 @pytest.mark.parametrize(

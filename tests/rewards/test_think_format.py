@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from shared_cases import shared_rows
 
+import rewards
 from rewards.format import FormatSpec
 from rewards.types import Problem, Reason, Sample, Verdict
 from rewards.verifiers.think_format import (
@@ -16,6 +17,7 @@ from rewards.verifiers.think_format import (
     layout_fault,
     tag_share,
     turns_fault,
+    turns_share,
 )
 
 FREE = FormatSpec(answer_style="free")
@@ -50,9 +52,35 @@ def test_every_shared_row_gets_its_strict_verdict(style: str, column: str) -> No
 @pytest.mark.parametrize(("style", "column"), [("free", "soft_two_tags"), ("tags", "soft_four_tags")])
 def test_every_shared_row_gets_its_share_of_tags(style: str, column: str) -> None:
     for row in shared_rows("cases/format.jsonl"):
-        if "messages" not in row:
-            share = tag_share(row["completion"], row["prompt_tail"], _spec(row, style))
-            assert share == row[column], row["id"]
+        spec = _spec(row, style)
+        if "messages" in row:
+            share = turns_share(row["messages"], spec)
+        else:
+            share = tag_share(row["completion"], row["prompt_tail"], spec)
+        assert share == row[column], row["id"]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "column"), [([], "strict"), (["format=answer_tags"], "strict_with_answer_tags")]
+)
+def test_the_configured_reward_gives_the_strict_verdicts(overrides: list[str], column: str) -> None:
+    rows = [row for row in shared_rows("cases/format.jsonl") if "messages" not in row]
+    scorers = {tag: _configured(tag, overrides) for tag in {row["tags"][0] for row in rows}}
+    wrong: list[str] = []
+    for row in rows:
+        problem = Problem(row["id"], "q?", ("4",))
+        truncated = row["finish_reason"] == "length"
+        sample = Sample(problem, row["completion"], row["prompt_tail"], truncated)
+        (score,) = scorers[row["tags"][0]].score([sample])
+        if (score.parts[0].score.value == 1.0) is not row[f"expected_{column}"]:
+            wrong.append(row["id"])
+    assert not wrong
+
+
+def _configured(tag: str, overrides: list[str]) -> rewards.Scorer:
+    """The scorer of `reward=format`, with other tags where the row has others."""
+    tags = [f"format.think_open='<{tag}>'", f"format.think_close='</{tag}>'"] if tag != "think" else []
+    return rewards.load_scorer("format", *overrides, *tags)
 
 
 @pytest.mark.parametrize(
