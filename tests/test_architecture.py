@@ -25,7 +25,6 @@ ONLY_IN: dict[tuple[str, ...], tuple[str, ...]] = {
         "rewards/models/",
     ),
     ("sympy", "mpmath", "math_verify", "latex2sympy2_extended"): ("rewards/verifiers/equivalence/",),
-    ("pebble",): ("rewards/isolation.py",),
     ("hydra", "omegaconf"): (
         "/config.py",
         "rewards/config_source.py",
