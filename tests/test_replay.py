@@ -9,7 +9,8 @@ import pytest
 from training_runs import Trainer, assert_same_run, metrics_of, run_folders, summary_of
 
 REFUSED = 2
-INFINITE = ("steps=2", "reward=verifiable", "algorithm=dr_grpo", "reward.components.accuracy.weight=1e60")
+SHORT = ("steps=3", "optim.warmup_steps=1")
+INFINITE = (*SHORT, "reward=verifiable", "algorithm=dr_grpo", "reward.components.accuracy.weight=1e60")
 """Unscaled advantages of 1e60 have no float32: the gradient of the first mixed group is not finite."""
 
 
@@ -19,24 +20,24 @@ def trainer(tmp_path: Path, program_env: Mapping[str, str]) -> Trainer:
 
 
 def test_a_run_replayed_from_its_own_rollouts_is_the_same_run(trainer: Trainer) -> None:
-    first = trainer.finish("rollout.dump=true", "steps=3")
+    first = trainer.finish("rollout.dump=true", *SHORT)
     kept = sorted((first / "rollouts").iterdir())
     assert [path.name for path in kept] == [f"step_{step:06d}.parquet" for step in (1, 2, 3)]
     assert pq.read_table(kept[0]).num_rows == 4 * 8
     replay = f"rollout.replay={first / 'rollouts'}"
-    again = trainer.finish(replay, "steps=3")
+    again = trainer.finish(replay, *SHORT)
     assert_same_run(first, again)
     assert not (again / "rollouts").exists()
 
-    other = trainer.finish(replay, "steps=3", "reward=format")  # the same samples, paid otherwise
+    other = trainer.finish(replay, *SHORT, "reward=format")  # the same samples, paid otherwise
     assert metrics_of(other)[1]["completions/mean_length"] == metrics_of(first)[1]["completions/mean_length"]
     assert metrics_of(other)[1]["reward"] != metrics_of(first)[1]["reward"]
     assert metrics_of(other)[3]["sampling/sampling_logp_difference/mean"] > 0
 
-    longer = trainer.run(replay, "steps=4")
+    longer = trainer.run(replay, *SHORT, "steps=4")
     assert longer.returncode == REFUSED
     assert "step 4 is missing, 3 steps between 1 and 3" in longer.stderr
-    elsewhere = trainer.run(replay, "steps=3", "seed=1")
+    elsewhere = trainer.run(replay, *SHORT, "seed=1")
     assert elsewhere.returncode == REFUSED
     assert "is not among its 4: a replay needs the data, seed" in elsewhere.stderr
 

@@ -83,7 +83,7 @@ class AccuracyVerifier:
         if isinstance(gold, Reason):
             return Score.abstained(gold, version=_VERSION)
         source = Source(sample.text, sample.prefill, problem.prompt, sample.truncated)
-        extraction = extract_answer(source, self.format, self.extraction, _wanted(gold))
+        extraction = extract_answer(source, self.format, self.extraction, wanted_from(gold))
         if extraction.answer is None:
             reason = extraction.reason or Reason.NO_ANSWER
             return Score.scored(0.0, reason, version=_VERSION, notes={"rung": str(extraction.rung)})
@@ -142,7 +142,8 @@ class _Decisions:
 _decisions = _Decisions()
 
 
-def _wanted(gold: Gold) -> Wanted:
+def wanted_from(gold: Gold) -> Wanted:
+    """What extraction has to look for, given what the gold is."""
     if gold.answer_type == "choice":
         return Wanted("choice")
     return Wanted("text" if gold.answer_type == "text" else "math", gold.count)
