@@ -99,7 +99,7 @@ def test_train_and_evaluation_are_right_and_disjoint() -> None:
 
 def test_a_slip_shows_in_a_false_equation_and_in_the_answer() -> None:
     right = expected = 0.0
-    for problem in build(ArithmeticSettings(coldstart_size=3000)).coldstart:
+    for problem in build(ArithmeticSettings(coldstart_size=3000, slip_rate=0.3)).coldstart:
         thought, answer = problem.meta["thought"], problem.meta["answer"]
         false_equation = any(left != right_side for left, right_side in equations_of(thought))
         assert false_equation == (answer != problem.gold[0])
