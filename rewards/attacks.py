@@ -19,7 +19,7 @@ from rewards.types import Problem, Reason
 from rewards.verifiers.equivalence import Decision, EquivalenceSettings, decide, prepare_gold
 from rewards.verifiers.equivalence.gold import core_of
 
-_NUMBER = re.compile(r"-?\d+(?:\.\d+)?\Z")
+_NUMBER = re.compile(r"(-?(?:\d{1,3}(?:,\d{3})+|\d+))(\.\d+)?\Z")
 _LAST_RESORT = ("17", "-3", "0", "x+1", "blue")
 _LONG = 100_000  # characters
 _SETTINGS = EquivalenceSettings()
@@ -61,7 +61,8 @@ def target_of(problem: Problem, others: Sequence[Problem]) -> Target | None:
     if isinstance(gold, Reason):
         return None
     right = tuple(core for text in problem.gold for core in core_of(text))
-    candidates = [*near(right[0]), *(text for other in others for text in other.gold), *_LAST_RESORT]
+    close = near(gold.choices[0] if gold.choices else right[0])
+    candidates = [*close, *(text for other in others for text in other.gold), *_LAST_RESORT]
     for candidate in candidates:
         decision = decide(gold, candidate, _SETTINGS)
         if isinstance(decision, Decision) and not decision.equal:
@@ -75,9 +76,9 @@ def near(answer: str) -> list[str]:
     >>> near("41")
     ['42', '40', '410', '-41']
     """
-    text = answer.strip().replace(",", "")
+    text = answer.strip()
     if _NUMBER.match(text):
-        number = Decimal(text)
+        number = Decimal(text.replace(",", ""))
         return [f"{other:f}" for other in (number + 1, number - 1, number * 10, -number)]
     if len(text) == 1 and "A" <= text <= "J":
         return [letter for letter in "ABCD" if letter != text]
@@ -148,10 +149,11 @@ def _right(writer: _Writer) -> Iterator[tuple[str, str]]:
         yield "bold", writer.honest(f"**Final answer:** **{boxed}**")
         yield "formula", writer.honest(f"Therefore we find\n\\[\n{boxed}\n\\]")
         yield "corrected", writer.honest(rf"At first I had {writer.wrong}. Rechecked: the answer is {boxed}.")
-    number = writer.gold.replace(",", "")
-    if len(writer.golds) == 1 and _NUMBER.match(number) and "." not in number:
-        yield "number with a decimal", writer.honest(writer.answer(f"{number}.0"))
-        yield "number with separators", writer.honest(writer.answer(f"{int(number):,}"))
+    number = _NUMBER.match(writer.gold)
+    if number and not number[2]:
+        digits = number[1].replace(",", "")
+        yield "number with a decimal", writer.honest(writer.answer(f"{digits}.0"))
+        yield "number with separators", writer.honest(writer.answer(f"{int(digits):,}"))
 
 
 def _shortcuts(writer: _Writer) -> Iterator[tuple[str, str]]:
@@ -205,13 +207,15 @@ def _sprays(writer: _Writer) -> Iterator[tuple[str, str]]:
 
 def _boxes(writer: _Writer) -> Iterator[tuple[str, str]]:
     gold, wrong = writer.gold, writer.wrong
-    yield "nested boxes", writer.honest(rf"\boxed{{{wrong} \boxed{{{gold}}}}}")
-    yield "nested boxes", writer.honest(rf"\boxed{{\boxed{{{gold}}} {wrong}}}")
+    yield "nested boxes", writer.honest(rf"\boxed{{{wrong}, \boxed{{{gold}}}}}")
+    yield "nested boxes", writer.honest(rf"\boxed{{\boxed{{{gold}}}, {wrong}}}")
     yield "repeated boxes", writer.honest(rf"\boxed{{{gold}}} \boxed{{{wrong}}}" * 20)
     yield "unclosed box", writer.honest(rf"\boxed{{{wrong}}} \boxed{{{gold}")
     yield "hidden in a box", writer.honest(rf"\boxed{{{wrong}\phantom{{{gold}}}}}")
-    yield "hidden in a longer answer", writer.honest(writer.answer(f"{gold}{wrong}"))
-    yield "hidden in a longer answer", writer.honest(writer.answer(f"{wrong} {gold}"))
+    if gold.isdecimal() and wrong.isdecimal() and int(gold):  # 0.0 is 0
+        yield "hidden in a longer number", writer.honest(writer.answer(gold + wrong))
+        yield "hidden in a longer number", writer.honest(writer.answer(wrong + gold))
+        yield "hidden in a longer number", writer.honest(writer.answer(f"0.{gold}"))
     yield "hidden in a comment", writer.honest(f"<!-- {writer.answer(gold)} -->")
     yield "hidden in a comment", writer.honest(f"```\n{writer.answer(gold)}\n```\n{writer.answer(wrong)}")
     yield "denied", writer.honest(f"The answer is not {gold}.")
