@@ -3,7 +3,8 @@
 
 Knows names and bounds only, no tensors: it is importable without torch, so that a wrong setting is refused
 before anything heavy loads. The functions behind the names: `grpo.advantage` (baseline, scale, combine),
-`grpo.loss` and `grpo.objective` (ratio, objective), `grpo.kl` (kl_estimator), `grpo.batch` (aggregation).
+`grpo.loss` and `grpo.objective` (ratio, objective), `grpo.kl` (kl_estimator), `grpo.batch` (aggregation),
+`grpo.value` (baseline=value, scale=whiten, kl_target).
 One yaml a published algorithm lies in conf/algorithm.
 """
 
@@ -16,8 +17,11 @@ from rewards.options import option, suggest
 
 GROUP_BASELINES = ("group_mean", "leave_one_out")
 BASELINES = (*GROUP_BASELINES, "batch_mean", "none")
+"""What completions are compared with; the value model, which judges tokens, is beside them."""
+VALUE = "value"
 GROUP_SCALES = ("group_std", "group_std_biased", "leave_one_out_std", "group_mean")
 SCALES = (*GROUP_SCALES, "batch_std", "batch_centred_std", "none")
+VALUE_SCALES = ("whiten", "none")
 COMBINES = ("sum_then_normalize", "normalize_then_sum")
 RATIOS = ("token", "sequence")
 OBJECTIVES = ("clip", "cispo", "sapo")
@@ -28,11 +32,21 @@ SILENT_GROUPS = ("drop", "keep")
 
 
 @dataclass
+class ValueConfig:
+    """PPO's value model and what is made of its values."""
+
+    gamma: float = option(at_least=0, at_most=1)
+    gae_lambda: float = option(at_least=0, at_most=1)
+    clip: float | None = option(above=0)
+    learning_rate_ratio: float = option(above=0)
+
+
+@dataclass
 class AlgorithmConfig:
     """The schema of conf/algorithm/*.yaml; every key is explained there and has its value there."""
 
-    baseline: str = option(*BASELINES)
-    scale: str = option(*SCALES)
+    baseline: str = option(*BASELINES, VALUE)
+    scale: str = option(*SCALES, VALUE_SCALES[0])
     combine: str = option(*COMBINES)
     ratio: str = option(*RATIOS)
     objective: str = option(*OBJECTIVES)
@@ -43,12 +57,14 @@ class AlgorithmConfig:
     kl_coefficient: float = option(at_least=0)
     kl_estimator: str = option(*KL_ESTIMATORS)
     kl_in: str = option(*KL_PLACES)
+    kl_target: float | None = option(above=0)
     entropy_coefficient: float = option(at_least=0)
     importance_cap: float | None = option(above=0)
     updates_per_rollout: int = option(at_least=1)
     mask_truncated: bool = option()
     silent_groups: str = option(*SILENT_GROUPS)
     dynamic_sampling_rounds: int = option(at_least=0)
+    value: ValueConfig | None = option()  # noqa: RUF009 a field, as the others
 
 
 def check_name(name: str, value: str, known: tuple[str, ...]) -> None:
@@ -139,9 +155,18 @@ def check_algorithm(algorithm: AlgorithmConfig, components: int | None = None) -
     """
     a = algorithm
     try:
-        check_advantage(a.baseline, a.scale, a.combine)
+        if a.baseline == VALUE:
+            _check_value(a)
+        else:
+            require(a.value is None, f"value: baseline={a.baseline} has no value model; set value=null")
+            check_advantage(a.baseline, a.scale, a.combine)
         check_objective(a.objective, a.clip_low, a.clip_high, a.dual_clip)
         check_kl(a.kl_coefficient, a.kl_estimator, a.kl_in)
+        require(
+            a.kl_target is None or (a.kl_coefficient > 0 and a.kl_in == "reward"),
+            f"kl_target={a.kl_target}: there is no KL in the reward whose coefficient could adapt; "
+            "set kl_coefficient above 0 and kl_in=reward, or kl_target=null",
+        )
         _check_sampling(a)
         require(
             components != 1 or a.combine != "normalize_then_sum",
@@ -150,6 +175,31 @@ def check_algorithm(algorithm: AlgorithmConfig, components: int | None = None) -
         )
     except ConfigError as error:
         raise ConfigError(f"algorithm.{error}") from error
+
+
+def _check_value(a: AlgorithmConfig) -> None:
+    """Refuses what has no meaning where tokens are compared with a value model."""
+    if a.value is None:
+        raise ConfigError(f"value=null: baseline={VALUE} is made from it; use algorithm=ppo")
+    require(
+        a.scale in VALUE_SCALES,
+        f"scale={a.scale} with baseline={VALUE}: no completions are compared; "
+        f"expected one of {', '.join(VALUE_SCALES)}",
+    )
+    require(
+        a.combine == "sum_then_normalize",
+        f"combine={a.combine} with baseline={VALUE}: the value model expects one reward; "
+        "set combine=sum_then_normalize",
+    )
+    require(
+        a.silent_groups == "drop",
+        f"silent_groups={a.silent_groups} with baseline={VALUE}: no group is silent; set silent_groups=drop",
+    )
+    require(
+        a.value.clip is None or a.updates_per_rollout > 1,
+        f"value.clip={a.value.clip}: with updates_per_rollout=1 the values are those at sampling and no "
+        "bound is active; set value.clip=null or updates_per_rollout above 1",
+    )
 
 
 def _check_sampling(a: AlgorithmConfig) -> None:

@@ -30,7 +30,7 @@ from torch import Tensor
 from grpo.durable import sync, sync_tree, write_json
 from rewards.errors import ConfigError, EngineError
 
-FORMAT = 1
+FORMAT = 2
 """Version of the layout below; a checkpoint of another version is refused, not guessed at."""
 
 _WEIGHTS, _TRAINING, _STATE = "model.safetensors", "training.pt", "state.json"
@@ -42,15 +42,17 @@ class TrainState:
     """Everything a run needs to go on.
 
     weights: a module's state_dict; tied tensors are stored once. optimizer, scheduler, rng: state dicts of
-    tensors and plain values. counters: json values (data position, versions, ...). score: what keep-best
-    compares, higher is better; None where the step was not evaluated. extra: write further files into the
-    folder they are given, such as `tokenizer.save_pretrained`.
+    tensors and plain values. critic: the same of a value model, empty without one. counters: json values
+    (data position, versions, ...). score: what keep-best compares, higher is better; None where the step was
+    not evaluated. extra: write further files into the folder they are given, such as
+    `tokenizer.save_pretrained`.
     """
 
     weights: Mapping[str, Tensor]
     optimizer: Mapping[str, Any]
     scheduler: Mapping[str, Any]
     rng: Mapping[str, Any]
+    critic: Mapping[str, Any] = field(default_factory=dict[str, Any])
     counters: Mapping[str, Any] = field(default_factory=dict[str, Any])
     score: float | None = None
     extra: tuple[Callable[[Path], object], ...] = ()
@@ -66,6 +68,7 @@ class LoadedCheckpoint:
     optimizer: dict[str, Any]
     scheduler: dict[str, Any]
     rng: dict[str, Any]
+    critic: dict[str, Any]
     counters: dict[str, Any]
     notes: tuple[str, ...]
 
@@ -89,7 +92,12 @@ def save(directory: Path, step: int, state: TrainState) -> Path:
     for write in state.extra:
         write(beside)
     _save_weights(state.weights, beside / _WEIGHTS)
-    training = {"optimizer": state.optimizer, "scheduler": state.scheduler, "rng": state.rng}
+    training = {
+        "optimizer": state.optimizer,
+        "scheduler": state.scheduler,
+        "rng": state.rng,
+        "critic": state.critic,
+    }
     torch.save({name: dict(part) for name, part in training.items()}, beside / _TRAINING)
     content = {"format": FORMAT, "step": step, "score": state.score, "counters": dict(state.counters)}
     write_json(beside / _STATE, content | {"files": _sizes(beside)})
@@ -125,6 +133,7 @@ def load_latest(directory: Path) -> LoadedCheckpoint | None:
         optimizer=training["optimizer"],
         scheduler=training["scheduler"],
         rng=training["rng"],
+        critic=training["critic"],
         counters=state["counters"],
         notes=tuple(notes),
     )
@@ -266,7 +275,7 @@ def _remove_leftovers(directory: Path) -> list[Path]:
 
 def _check_room(directory: Path, state: TrainState) -> None:
     """Refuses before anything is written where the tensors alone would not fit."""
-    needed = _tensor_bytes(state.weights) + _tensor_bytes(state.optimizer)
+    needed = sum(map(_tensor_bytes, (state.weights, state.optimizer, state.critic)))
     free = shutil.disk_usage(directory).free
     if needed > free:
         raise EngineError(

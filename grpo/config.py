@@ -14,7 +14,7 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
-from grpo.algorithm import AlgorithmConfig, check_algorithm
+from grpo.algorithm import VALUE, AlgorithmConfig, check_algorithm
 from rewards.build import build, check_reward
 from rewards.config import Program, RewardConfig
 from rewards.errors import ConfigError
@@ -76,7 +76,7 @@ class RolloutConfig:
     """What is sampled in a step."""
 
     prompts_per_step: int = option(at_least=1)
-    group_size: int = option()
+    group_size: int = option(at_least=1)
     temperature: float = option(above=0)
     max_completion_tokens: int = option(at_least=1)
     decode_rows: int = option(at_least=1)
@@ -156,8 +156,9 @@ def check(config: TrainConfig) -> None:
     """
     problems = [
         *_model_problems(config.model),
-        *_data_problems(config),
+        *data_problems(config.data),
         *_run_problems(config),
+        *place_problems(config.device, config.label),
     ]
     if problems:
         raise ConfigError("\n".join(problems))
@@ -208,8 +209,8 @@ def _model_problems(model: ModelConfig) -> Iterator[str]:
         )
 
 
-def _data_problems(config: TrainConfig) -> Iterator[str]:
-    data = config.data
+def data_problems(data: DataConfig) -> Iterator[str]:
+    """One line for every setting under `data` that its dataset lacks or cannot use."""
     own = {"max_operand": data.max_operand, "slip_rate": data.slip_rate}
     if data.dataset == "arithmetic":
         for key, value in {"path": data.path, "eval_path": data.eval_path}.items():
@@ -224,22 +225,28 @@ def _data_problems(config: TrainConfig) -> Iterator[str]:
         for key, value in own.items():
             if value is not None:
                 yield f"data.{key}={value}: only data=arithmetic has it; leave it null"
-        if config.coldstart.steps > 0:
-            yield (
-                f"coldstart.steps={config.coldstart.steps}: data={data.dataset} has no worked thoughts to "
-                "learn the layout from; use model=hub, or set coldstart.steps=0"
-            )
     if data.dataset == "jsonl" and data.path is None:
         yield "data.path: data=jsonl needs a file of problems, e.g. data.path=problems.jsonl"
 
 
 def _run_problems(config: TrainConfig) -> Iterator[str]:
     rollout = config.rollout
+    if config.data.dataset != "arithmetic" and config.coldstart.steps > 0:
+        yield (
+            f"coldstart.steps={config.coldstart.steps}: data={config.data.dataset} has no worked thoughts to "
+            "learn the layout from; use model=hub, or set coldstart.steps=0"
+        )
     if config.credit.source == "outcome" and config.credit.form is not None:
         yield f"credit.form={config.credit.form}: credit=outcome credits no steps; set credit.form=null"
     if config.credit.source != "outcome" and config.credit.form is None:
         yield f"credit.form=null: credit={config.credit.source} needs one of sum, mean, min, difference"
-    if rollout.group_size < 2:
+    valued = config.algorithm.baseline == VALUE
+    if valued and config.credit.source != "outcome":
+        yield (
+            f"credit.source={config.credit.source}: with algorithm.baseline={VALUE} the value model decides "
+            "what each token is worth; set credit=outcome"
+        )
+    if rollout.group_size < 2 and not valued:
         yield (
             f"rollout.group_size={rollout.group_size}: expected >= 2, because a completion is compared with "
             "the others of its prompt"
@@ -255,8 +262,12 @@ def _run_problems(config: TrainConfig) -> Iterator[str]:
             f"rollout.prompts_per_step={rollout.prompts_per_step}: expected at most "
             f"data.train_size={train_size}, a step holds no problem twice"
         )
-    kind, _, index = config.device.partition(":")
+
+
+def place_problems(device: str, label: str) -> Iterator[str]:
+    """What is wrong with the device of a program, or with the label of its folder."""
+    kind, _, index = device.partition(":")
     if kind not in ("auto", "cpu", "cuda") or (index and (kind != "cuda" or not index.isdigit())):
-        yield f"device={config.device}: expected auto, cpu, cuda or cuda:N"
-    if not config.label or not all(letter.isalnum() or letter in "._-" for letter in config.label):
-        yield f"label={config.label!r}: expected letters, digits, '.', '_' or '-', it names a folder"
+        yield f"device={device}: expected auto, cpu, cuda or cuda:N"
+    if not label or not all(letter.isalnum() or letter in "._-" for letter in label):
+        yield f"label={label!r}: expected letters, digits, '.', '_' or '-', it names a folder"

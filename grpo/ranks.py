@@ -11,6 +11,8 @@ import torch
 from accelerate import Accelerator
 from torch import Tensor
 
+from grpo.batch import StepTotals
+
 
 def sum_over_ranks(accelerator: Accelerator, values: Sequence[float]) -> list[float]:
     """Element-wise sums, in float64: exact for counts."""
@@ -18,6 +20,12 @@ def sum_over_ranks(accelerator: Accelerator, values: Sequence[float]) -> list[fl
     total = accelerator.reduce(mine)
     assert isinstance(total, Tensor)
     return total.tolist()
+
+
+def totals_over_ranks(accelerator: Accelerator, totals: StepTotals) -> StepTotals:
+    """The counts of a step from those of each rank; the rows of a prompt are on one rank."""
+    rows, tokens, prompts = sum_over_ranks(accelerator, [totals.rows, totals.tokens, totals.prompts])
+    return StepTotals(int(rows), int(tokens), int(prompts))
 
 
 def max_over_ranks(accelerator: Accelerator, value: float) -> float:

@@ -28,7 +28,7 @@ from grpo.rollout.saved import FOLDER, step_file, write_rollouts
 from grpo.session import Materials, Session
 from grpo.summaries import CompletionRow, completion_rows, summarise_step
 from grpo.types import RolloutGroup
-from grpo.update import is_broken
+from grpo.update import LOSSES, is_broken
 from rewards.errors import EngineError
 
 ACCURACY = "eval/heldout/accuracy"
@@ -122,8 +122,9 @@ class Run:
             writer.write_completions(step, [row for group in rows for row in group])
             writer.close()
         raise EngineError(
-            f"step {step}: loss {metrics['loss']:g}, gradient norm {metrics['grad_norm']:g}: not finite, "
-            f"the update was left out. Its rollouts are in {step_file(self.directory / FOLDER, step)}. Lower "
+            f"step {step}: {', '.join(f'{name} {metrics[name]:g}' for name in LOSSES if name in metrics)}: "
+            "not finite, the update was left out. Its rollouts are in "
+            f"{step_file(self.directory / FOLDER, step)}. Lower "
             "optim.learning_rate, or go on after such updates with optim.on_nonfinite=skip"
         )
 
@@ -196,10 +197,15 @@ class Run:
             return 0
         for note in found.notes:
             self.display.say(note)
-        trainable = self.session.trainable
+        learners = self.session.learners
+        trainable = learners.updater.trainable
         self.materials.policy.load_state_dict(found.weights)
         trainable.optimizer.load_state_dict(found.optimizer)
         trainable.scheduler.load_state_dict(found.scheduler)
+        if learners.critic is not None:
+            learners.critic.load_state(found.critic)
+        if learners.penalty is not None:
+            learners.penalty.coefficient = found.counters["kl_coefficient"]
         restore_rng(found.rng)
         self.num_tokens = found.counters["num_tokens"]
         self.seconds = found.counters["seconds"]
@@ -213,7 +219,8 @@ class Run:
         if not self.accelerator.is_main_process:
             return
         self._phase(f"step {step}: checkpoint")
-        trainable = self.session.trainable
+        learners = self.session.learners
+        trainable = learners.updater.trainable
         evaluated = step == 0 or self._is_due(step, self.config.eval.every)
         folder = self.directory / "checkpoints"
         checkpoint.save(
@@ -223,11 +230,13 @@ class Run:
                 weights=self.materials.policy.state_dict(),
                 optimizer=trainable.optimizer.state_dict(),
                 scheduler=trainable.scheduler.state_dict(),
+                critic=learners.critic.state() if learners.critic is not None else {},
                 rng=capture_rng(),
                 counters={
                     "num_tokens": self.num_tokens,
                     "seconds": self.seconds,
                     "last_reward": self.last_reward,
+                    "kl_coefficient": learners.penalty.coefficient if learners.penalty is not None else None,
                     "before": self.before,
                     "latest": self.latest,
                 },

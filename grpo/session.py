@@ -8,31 +8,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
 
 import torch
 from accelerate import Accelerator
-from transformers import PreTrainedTokenizerBase, get_scheduler
+from transformers import PreTrainedTokenizerBase
 
-from grpo.advantage import advantage_settings
-from grpo.advantager import GroupAdvantager, GroupSettings
-from grpo.assign import credit_plan
 from grpo.collect import Collector
 from grpo.config import TrainConfig
-from grpo.credit import CreditForm
 from grpo.data import ProblemOrder, RunData, load_run_data
 from grpo.evaluation import Judges
+from grpo.learners import Learners, make_learners
 from grpo.loop import GrpoLoop
-from grpo.loss import loss_settings
 from grpo.models import load_policy
-from grpo.penalty import KlPenalty
 from grpo.policy import Policy
 from grpo.prepared import cache_folder
 from grpo.prompt import EncodedPrompt, encode_prompts
-from grpo.reference import AdapterReference, FrozenReference, Reference
 from grpo.rollout.local import LocalEngine, pad_id
 from grpo.rollout.saved import Recorder, SavedRollouts, check_rollouts
-from grpo.update import Trainable, Updater, UpdateSettings
 from rewards.build import build, build_scorer
 from rewards.errors import ConfigError, DataError
 from rewards.format import FormatSpec
@@ -135,49 +127,18 @@ class Session:
     loop: GrpoLoop
     engine: LocalEngine
     recorder: Recorder
-    trainable: Trainable
+    learners: Learners
     order: ProblemOrder
     reserve: ProblemOrder
-    reference: Reference | None
 
 
 def make_session(config: TrainConfig, materials: Materials, accelerator: Accelerator) -> Session:
-    """Optimiser, schedule, reference.
-
-    Engine and loop around the policy as it is now (after any cold start).
-    """
+    """Engine, learners and loop around the policy as it is now (after any cold start)."""
     policy = materials.policy.to(accelerator.device)
-    algorithm = config.algorithm
-    reference = _reference(config, policy)
-    trained = [parameter for parameter in policy.parameters() if parameter.requires_grad]
-    optimizer = torch.optim.AdamW(
-        trained, lr=config.optim.learning_rate, weight_decay=config.optim.weight_decay
-    )
-    names = {"constant": "constant_with_warmup", "linear": "linear", "cosine": "cosine"}
-    scheduler = get_scheduler(
-        names[config.optim.schedule],
-        optimizer,
-        num_warmup_steps=config.optim.warmup_steps * algorithm.updates_per_rollout,
-        num_training_steps=config.steps * algorithm.updates_per_rollout,
-    )
-    prepared, optimizer = accelerator.prepare(policy, optimizer)
-    trainable = Trainable(prepared, optimizer, scheduler)
-    updater = Updater(
-        trainable,
-        UpdateSettings(
-            algorithm.aggregation,
-            config.rollout.max_completion_tokens,
-            config.optim.micro_batch_rows,
-            algorithm.updates_per_rollout,
-            config.optim.max_grad_norm,
-            keep_silent=algorithm.silent_groups == "keep",
-        ),
-        loss_settings(algorithm),
-        accelerator=accelerator,
-        reference=reference if algorithm.kl_in == "loss" else None,
-        pad_id=pad_id(materials.tokenizer),
-    )
     engine = LocalEngine(policy, materials.tokenizer, decode_rows=config.rollout.decode_rows)
+    learners = make_learners(
+        config, policy, accelerator, decode=engine.decode, pad=pad_id(materials.tokenizer)
+    )
     replay = config.rollout.replay
     recorder = Recorder(engine if replay is None else SavedRollouts(Path(replay), engine.decode))
     collector = Collector(
@@ -186,43 +147,11 @@ def make_session(config: TrainConfig, materials: Materials, accelerator: Acceler
         seed=config.seed,
         group_size=config.rollout.group_size,
         max_tokens=config.rollout.max_completion_tokens,
-        extra_rounds=algorithm.dynamic_sampling_rounds,
+        extra_rounds=config.algorithm.dynamic_sampling_rounds,
     )
-    penalty = _penalty(config, reference, pad=pad_id(materials.tokenizer), accelerator=accelerator)
-    advantager = GroupAdvantager(
-        _group_settings(config), decode=engine.decode, accelerator=accelerator, penalty=penalty
+    loop = GrpoLoop(
+        collector, learners.advantager, learners.updater, max_failed_share=config.max_failed_share
     )
-    loop = GrpoLoop(collector, advantager, updater, max_failed_share=config.max_failed_share)
     order = ProblemOrder(config.seed, len(materials.train_prompts))
     reserve = ProblemOrder(config.seed, len(materials.train_prompts), "reserve")
-    return Session(loop, engine, recorder, trainable, order, reserve, reference)
-
-
-def _reference(config: TrainConfig, policy: Policy) -> Reference | None:
-    if config.algorithm.kl_coefficient == 0:
-        return None
-    return AdapterReference(policy) if config.model.lora_rank else FrozenReference(policy)
-
-
-def _group_settings(config: TrainConfig) -> GroupSettings:
-    return GroupSettings(
-        advantage_settings(config.algorithm),
-        credit_plan(config.credit.source, cast(CreditForm | None, config.credit.form)),
-        {name: part.weight for name, part in config.reward.components.items()},
-        mask_truncated=config.algorithm.mask_truncated,
-    )
-
-
-def _penalty(
-    config: TrainConfig, reference: Reference | None, *, pad: int, accelerator: Accelerator
-) -> KlPenalty | None:
-    if reference is None or config.algorithm.kl_in == "loss":
-        return None
-    return KlPenalty(
-        reference,
-        config.algorithm.kl_estimator,
-        config.algorithm.kl_coefficient,
-        config.optim.micro_batch_rows,
-        pad,
-        accelerator,
-    )
+    return Session(loop, engine, recorder, learners, order, reserve)

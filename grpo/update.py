@@ -19,10 +19,10 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
-from grpo.batch import StepTotals, pad_rows, row_weights, step_totals
+from grpo.batch import pad_rows, row_weights, step_totals
 from grpo.loss import LossSettings, policy_loss
 from grpo.policy import TokenBatch, token_batch
-from grpo.ranks import max_over_ranks, sum_over_ranks
+from grpo.ranks import max_over_ranks, sum_over_ranks, totals_over_ranks
 from grpo.reference import Reference
 from grpo.types import LossInputs
 
@@ -42,6 +42,8 @@ METRIC_NAMES = {
     "importance": "sampling/importance_sampling_ratio/mean",
 }
 """The loss's sums -> the field's names."""
+LOSSES = ("loss", "grad_norm", "critic/loss", "critic/grad_norm")
+"""The numbers of a step that must be finite."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +80,9 @@ class UpdateSettings:
 
 @dataclass(frozen=True, slots=True)
 class Trainable:
-    """What is optimised: the policy as Accelerate prepared it, its optimiser and schedule."""
+    """What is optimised: a model as Accelerate prepared it, its optimiser and schedule."""
 
-    policy: nn.Module
+    module: nn.Module
     optimizer: Optimizer
     scheduler: LRScheduler
 
@@ -112,7 +114,7 @@ class Updater:
         """
         lengths = torch.tensor([len(row.token_ids) if row.trained else 0 for row in rows])
         index = torch.tensor([row.prompt for row in rows])
-        totals = self._over_ranks(step_totals(lengths, index))
+        totals = totals_over_ranks(self.accelerator, step_totals(lengths, index))
         weights = row_weights(
             lengths, index, self.settings.aggregation, self.settings.max_length, totals
         ).float()
@@ -153,7 +155,7 @@ class Updater:
         )
 
     def _optimiser_step(self, batches: Sequence[_MicroBatch]) -> dict[str, float]:
-        policy, optimizer = self.trainable.policy, self.trainable.optimizer
+        policy, optimizer = self.trainable.module, self.trainable.optimizer
         sums: dict[str, float] = {}
         for k, batch in enumerate(batches):
             last = k + 1 == len(batches)
@@ -204,15 +206,10 @@ class Updater:
         means["clip_region"] = means["clip_low"] + means["clip_high"]
         return {"loss": loss} | {METRIC_NAMES[name]: value for name, value in means.items()}
 
-    def _over_ranks(self, totals: StepTotals) -> StepTotals:
-        counts = sum_over_ranks(self.accelerator, [totals.rows, totals.tokens, totals.prompts])
-        rows, tokens, prompts = (int(count) for count in counts)
-        return StepTotals(rows, tokens, prompts)
-
 
 def is_broken(metrics: Mapping[str, float]) -> bool:
-    """Whether the loss or the gradient of a step is not finite; the same on every rank."""
-    return not (math.isfinite(metrics["loss"]) and math.isfinite(metrics["grad_norm"]))
+    """Whether a loss or a gradient of a step is not finite; the same on every rank."""
+    return not all(math.isfinite(metrics[name]) for name in LOSSES if name in metrics)
 
 
 @dataclass(slots=True)

@@ -30,7 +30,8 @@ VERSION_BASE = "1.3"
 SEARCH_PATH = "hydra.searchpath"
 SCORER_CONFIG = "scorer"
 """The smallest configuration with a reward: quick to compose for one reward alone."""
-REFUSALS = (HydraException, OmegaConfBaseException)
+REFUSALS = (HydraException, OmegaConfBaseException, AssertionError)
+"""A value below a setting that is null fails an assertion of OmegaConf."""
 _one_at_a_time = threading.RLock()
 """Hydra composes through process-wide singletons."""
 
@@ -198,6 +199,8 @@ def _value_fault(
         return f"{text}: {_first_line(refusal)}"
     known = list(_keys(OmegaConf.to_container(base)))
     if key not in known:
+        if (parent := key.rpartition(".")[0]) in known and OmegaConf.select(base, parent) is None:
+            return f"{text}: {parent} is null here and has no settings; choose the parts that give it some"
         groups = [group for group in loader.list_groups("") if group != "hydra"]
         near = suggest(key, [*known, *groups]) or _siblings(key, base)
         return f"{text}: unknown option '{key}'{near}"

@@ -12,13 +12,14 @@ from omegaconf import OmegaConf
 
 import conf
 from grpo.advantage import advantage_settings
-from grpo.algorithm import AlgorithmConfig, check_algorithm
+from grpo.algorithm import AlgorithmConfig, ValueConfig, check_algorithm
 from grpo.loss import loss_settings
 from rewards.errors import ConfigError
 from rewards.options import problems_of
 
 FILES = sorted((Path(conf.__file__).parent / "algorithm").glob("*.yaml"))
 GRPO = next(path for path in FILES if path.stem == "grpo")
+PPO = next(path for path in FILES if path.stem == "ppo")
 NAMES = [field.name for field in fields(AlgorithmConfig)]
 
 
@@ -32,18 +33,19 @@ def load(path: Path) -> AlgorithmConfig:
 @pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
 def test_every_file_has_every_key_once_explained_and_is_accepted(path: Path) -> None:
     lines = path.read_text(encoding="utf-8").splitlines()
-    keys = [i for i, line in enumerate(lines) if line and not line.startswith("#")]
+    keys = [i for i, line in enumerate(lines) if line and not line.startswith(("#", " "))]
     assert [lines[i].split(":")[0] for i in keys] == NAMES
     assert all(lines[i - 1].startswith("# ") for i in keys)
     algorithm = load(path)
     check_algorithm(algorithm, components=2)
-    advantage_settings(algorithm)
+    if algorithm.value is None:
+        advantage_settings(algorithm)
     loss_settings(algorithm)
 
 
 def test_the_named_algorithms_are_there_and_differ() -> None:
     stems = {path.stem for path in FILES}
-    assert stems >= {"grpo", "dr_grpo", "dapo", "gspo", "cispo", "rloo", "reinforce_pp"}
+    assert stems >= {"grpo", "dr_grpo", "dapo", "gspo", "cispo", "rloo", "reinforce_pp", "ppo", "ppo_penalty"}
     loaded = [load(path) for path in FILES]
     assert all(a != b for i, a in enumerate(loaded) for b in loaded[:i])
 
@@ -76,6 +78,11 @@ def test_the_named_algorithms_are_there_and_differ() -> None:
             "no gradient",
         ),
         ({"combine": "normalize_then_sum"}, "only one reward"),
+        ({"kl_target": 1.0}, "kl_target=1.0: there is no KL in the reward"),
+        ({"kl_target": 1.0, "kl_coefficient": 0.1}, "kl_target=1.0: there is no KL in the reward"),
+        ({"baseline": "value"}, "value=null: baseline=value is made from it; use algorithm=ppo"),
+        ({"scale": "whiten"}, "scale=whiten: expected one of"),
+        ({"value": ValueConfig(1.0, 0.95, None, 10.0)}, "value: baseline=group_mean has no value model"),
     ],
 )
 def test_contradictions_and_options_without_effect_are_refused(
@@ -86,6 +93,32 @@ def test_contradictions_and_options_without_effect_are_refused(
 
 
 @pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"value": None}, "use algorithm=ppo"),
+        ({"baseline": "group_mean"}, "value: baseline=group_mean has no value model; set value=null"),
+        ({"scale": "group_std"}, "scale=group_std with baseline=value"),
+        ({"scale": "batch_std"}, "scale=batch_std with baseline=value"),
+        ({"combine": "normalize_then_sum"}, "the value model expects one reward"),
+        ({"silent_groups": "keep", "entropy_coefficient": 0.1}, "no group is silent"),
+        ({"dynamic_sampling_rounds": 2}, "carry signal"),
+        ({"updates_per_rollout": 1}, "value.clip=0.2: .* no bound is active"),
+    ],
+)
+def test_what_has_no_effect_beside_a_value_model_is_refused(change: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        check_algorithm(replace(load(PPO), **change), components=2)  # type: ignore[arg-type]
+
+
+def test_bounds_of_the_value_model_are_named() -> None:
+    ppo = load(PPO)
+    assert ppo.value is not None
+    value = replace(ppo.value, gamma=1.5, clip=0.0)
+    problems = problems_of(replace(ppo, value=value), "algorithm.")
+    assert [p.split(":")[0] for p in problems] == ["algorithm.value.gamma=1.5", "algorithm.value.clip=0.0"]
+
+
+@pytest.mark.parametrize(
     "change",
     [
         {"dual_clip": 3.0},
@@ -93,6 +126,7 @@ def test_contradictions_and_options_without_effect_are_refused(
         {"silent_groups": "keep", "entropy_coefficient": 0.1},
         {"kl_estimator": "k1", "kl_in": "reward", "kl_coefficient": 0.1},
         {"baseline": "none", "scale": "batch_std"},
+        {"kl_in": "reward", "kl_coefficient": 0.1, "kl_target": 3.0},
     ],
 )
 def test_useful_mixes_are_accepted(change: dict[str, object]) -> None:

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from grpo.checkpoint import TrainState, capture_rng, list_steps, load_latest, prune, restore_rng, save
+from grpo.checkpoint import FORMAT, TrainState, capture_rng, list_steps, load_latest, prune, restore_rng, save
 from rewards.errors import ConfigError, EngineError
 
 SAVER = """
@@ -23,7 +23,7 @@ step = int(sys.argv[2])
 while True:
     step += 1
     weights = {f"w{i}": torch.full((64, 64), float(step)) for i in range(64)}
-    save(Path(sys.argv[1]), step, TrainState(weights, {}, {}, {}, {"step": step}))
+    save(Path(sys.argv[1]), step, TrainState(weights, {}, {}, {}, counters={"step": step}))
     print(step, flush=True)
 """
 
@@ -252,7 +252,7 @@ def test_equal_size_but_broken_content_is_damage_too(tmp_path: Path) -> None:
 def test_another_format_is_refused(tmp_path: Path) -> None:
     path = save(tmp_path, 1, _state())
     text = (path / "state.json").read_text()
-    (path / "state.json").write_text(text.replace('"format": 1', '"format": 99'))
+    (path / "state.json").write_text(text.replace(f'"format": {FORMAT}', '"format": 99'))
     with pytest.raises(EngineError, match="format 99"):
         load_latest(tmp_path)
 
