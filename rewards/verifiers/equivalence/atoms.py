@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from rewards.verifiers.equivalence import lexicon as lx
+from rewards.verifiers.equivalence.brackets import bracket, outward_interval
 from rewards.verifiers.equivalence.calls import big_operator, function
 from rewards.verifiers.equivalence.cursor import Cursor, ParseError
 from rewards.verifiers.equivalence.lex import Token
@@ -16,13 +17,11 @@ from rewards.verifiers.equivalence.nodes import (
     Matrix,
     Node,
     Op,
-    Seq,
     Sym,
 )
 from rewards.verifiers.equivalence.numerals import literal, number
 from rewards.verifiers.equivalence.settings import MAX_ITEMS
 
-_CLOSERS = {"(": (")", "]"), "[": ("]", ")"), "{": ("}",), "\\{": ("\\}", "}")}
 _APPLIED = frozenset({"f", "g", "h"})
 
 
@@ -41,7 +40,7 @@ def atom(cur: Cursor) -> Node:
         case "func":
             return function(cur, atom)
         case "open":
-            return bracket(cur)
+            return bracket(cur, atom)
         case "bar":
             return _bars(cur)
         case "cmd":
@@ -52,7 +51,7 @@ def atom(cur: Cursor) -> Node:
             cur.take()
             return DOTS
         case "close" if token.text == "]":
-            return _outward_interval(cur)
+            return outward_interval(cur)
         case "word" if token.text.lower() in lx.MULTIPLES:
             raise ParseError("a multiple without a number")
         case _:
@@ -71,12 +70,14 @@ def _constant(text: str) -> Node:
 
 def name(cur: Cursor) -> Node:
     """A symbol with subscripts and primes, or e, i; an application where arguments must be meant."""
+    first = cur.at == 0
     text = cur.take().text + _indices(cur)
     if text in ("e", "i"):
         return Const(text)
     node = Sym(text)
-    if cur.peek().kind == "open" and cur.peek().text == "(" and (text in _APPLIED or _many_arguments(cur)):
-        inner = bracket(cur)
+    applied = text in _APPLIED or _many_arguments(cur) or (first and _is_heading(cur))
+    if cur.peek().kind == "open" and cur.peek().text == "(" and applied:
+        inner = bracket(cur, atom)
         return Call(text, inner.items if isinstance(inner, Group) else (inner,))
     return node
 
@@ -87,6 +88,12 @@ def _indices(cur: Cursor) -> str:
     while cur.is_op("_", "'"):
         text += "'" if cur.take().text == "'" else "_" + subscript(cur)
     return text
+
+
+def _is_heading(cur: Cursor) -> bool:
+    """True for the bracket in y(x) = ... and P(3) = ..., where a function is meant and no product."""
+    argument, closing, sign = cur.ahead(1), cur.ahead(2), cur.ahead(3)
+    return argument.kind in ("name", "num") and closing.text == ")" and (sign.kind, sign.text) == ("rel", "=")
 
 
 def _many_arguments(cur: Cursor) -> bool:
@@ -118,58 +125,6 @@ def subscript(cur: Cursor) -> str:
         if depth == 0:
             return "".join(parts)
         parts.append(token.text)
-
-
-def bracket(cur: Cursor) -> Node:
-    """Grouping, tuple, interval or set: told apart by signs and commas only."""
-    before = cur.ahead(-1).text if cur.at else ""
-    opening = cur.take().text
-    if opening in ("floor(", "ceil("):
-        inner = cur.expr(cur)
-        cur.expect("close", opening[:-1] + ")")
-        return Call(opening[:-1], (inner,))
-    cur.deeper()
-    bars, cur.bars = cur.bars, 0
-    if cur.peek().kind == "close" and cur.peek().text in _CLOSERS[opening]:
-        cur.take()
-        cur.bars = bars
-        if opening == "{" and cur.peek().kind == "open":
-            return atom(cur)
-        if opening == "\\{":
-            return Const("empty")
-        raise ParseError("empty brackets")
-    inner = cur.listing(cur)
-    closing = cur.take()
-    if closing.kind != "close" or closing.text not in _CLOSERS[opening]:
-        raise ParseError(f"{opening!r} closed by {closing.text!r}")
-    cur.bars = bars
-    cur.depth -= 1
-    member = opening == "{" and before in ("{", ",") and cur.peek().text in ("}", ",")
-    return _grouped(opening[-1], closing.text[-1], inner, is_set=member or opening == "\\{")
-
-
-def _grouped(opening: str, closing: str, inner: Node, *, is_set: bool) -> Node:
-    if opening == "{" and isinstance(inner, Group) and len(inner.items) == 1:
-        return inner.items[0]
-    if isinstance(inner, Seq):
-        if len(inner.items) > MAX_ITEMS:
-            raise ParseError("too many members")
-        if inner.joiner in ("and", "or") and opening != "{":
-            raise ParseError("words join members of a bracket")
-        return Group(opening, closing, inner.items)
-    if opening + closing not in ("()", "[]", "{}"):
-        raise ParseError("half-open bracket around one member")
-    return Group("{", "}", (inner,)) if is_set else inner
-
-
-def _outward_interval(cur: Cursor) -> Node:
-    """]a, b[ and ]a, b]: the French way to write an open end."""
-    cur.take()
-    inner = cur.listing(cur)
-    closing = cur.take()
-    if not isinstance(inner, Seq) or len(inner.items) != 2 or closing.text not in ("[", "]"):
-        raise ParseError("not an interval")
-    return Group("(", ")" if closing.text == "[" else "]", inner.items)
 
 
 def _bars(cur: Cursor) -> Node:

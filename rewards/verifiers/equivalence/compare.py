@@ -106,11 +106,11 @@ def _same_subject(gold: Named, answer: Named, rules: Rules) -> bool:
 
 
 def _stands_for(plain: Sym, applied: Call, *values: Answer) -> bool:
-    """y = 2x + 3 for f(x) = 2x + 3: y is the usual name of the value, unless it is used otherwise."""
-    if applied.name not in ("f", "g", "h") or len(applied.args) != 1 or plain.name != "y":
+    """y = 2x + 3 for y(x) = or f(x) = 2x + 3: y is the usual name of the value, unless used otherwise."""
+    if applied.name not in (("f", "g", "h", "y") if plain.name == "y" else (plain.name,)):
         return False
     used = [symbols(value.node) for value in values if isinstance(value, Scalar)]
-    return len(used) == len(values) and not any("y" in names for names in used)
+    return len(used) == len(values) and not any(plain.name in names for names in used)
 
 
 def _ordered(gold: Ordered, answer: Ordered, rules: Rules) -> Verdict3:
@@ -193,6 +193,11 @@ def _items(gold: Items, answer: Items, rules: Rules) -> Verdict3:
 
 def _no_doubles(gold: Items, rules: Rules) -> bool:
     """True where a bare gold names every value once: then an answer may name one twice, as in a set."""
+    known = _rationals(gold.members)
+    if known is not None:
+        return len(set(known)) == len(known)
+    if len(gold.members) ** 2 > SLOW and not rules.patient:
+        return False
     return len(_distinct(gold.members, rules)) == len(gold.members)
 
 

@@ -20,7 +20,7 @@ from rewards.verifiers.equivalence.answers import (
     Scalar,
     Table,
 )
-from rewards.verifiers.equivalence.nodes import symbols
+from rewards.verifiers.equivalence.nodes import Const, symbols
 from rewards.verifiers.equivalence.normalise import clean, squeeze, words_of
 from rewards.verifiers.equivalence.parse import parse
 from rewards.verifiers.equivalence.settings import MAX_CHARS, EquivalenceSettings
@@ -161,6 +161,8 @@ def _stated(parsed: Answer, answer_type: str) -> Answer | None:
 def type_of(answer: Answer) -> str:
     """The answer type of a typed answer."""
     match answer:
+        case Scalar(node=Const(name=name)) if name not in ("pi", "e", "i", "oo"):
+            return "set"
         case Scalar(node=node):
             return "expression" if symbols(node) else "number"
         case Named(equation=None, value=value) if not isinstance(value, Scalar):

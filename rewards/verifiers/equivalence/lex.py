@@ -178,6 +178,7 @@ class Lexer:
     def _command(self, name: str) -> None:
         if name in ("left", "right", "mleft", "mright") and self.text[self.at : self.at + 1] == ".":
             self.at += 1
+            self._emit("close" if name.endswith("right") else "open", ".")
             return
         if name in ("left", "right", "mleft", "mright") and self.text[self.at : self.at + 1] in "{}":
             # \left{ is a set's brace written without its backslash

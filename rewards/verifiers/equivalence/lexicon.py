@@ -141,6 +141,13 @@ WORDS: dict[str, str] = {
 }
 """Words in plain text that are operators."""
 
+PHRASES: dict[str, str] = {
+    **dict.fromkeys(("all real numbers", "all reals", "the set of all real numbers"), "R"),
+    **dict.fromkeys(("no solution", "no solutions", "no real solution", "no real solutions"), "empty"),
+    **dict.fromkeys(("the empty set", "empty set"), "empty"),
+}
+"""Answers in words that have a sign, and the constant they stand for."""
+
 MULTIPLES: dict[str, int] = {
     **{"hundred": 10**2, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12},
     **{"dozen": 12},

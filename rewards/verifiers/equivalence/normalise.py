@@ -151,7 +151,7 @@ def strip_end(text: str) -> str:
             shorter = text[:-2]
         elif (
             text[-1] in ",;:?"
-            or (text[-1] == "." and not text.endswith(".."))
+            or (text[-1] == "." and not text.endswith(("..", "\\right.")))
             or (text.endswith("\\") and not text.endswith("\\\\"))
         ):
             shorter = text[:-1]

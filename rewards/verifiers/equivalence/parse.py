@@ -12,7 +12,19 @@ from rewards.verifiers.equivalence import lexicon as lx
 from rewards.verifiers.equivalence.cursor import Cursor, ParseError
 from rewards.verifiers.equivalence.expr import additive, term
 from rewards.verifiers.equivalence.lex import tokenize
-from rewards.verifiers.equivalence.nodes import Group, Node, Op, Quantity, Ratio, Rel, Seq, children, num
+from rewards.verifiers.equivalence.nodes import (
+    Const,
+    Group,
+    Node,
+    Op,
+    Quantity,
+    Ratio,
+    Rel,
+    Seq,
+    children,
+    num,
+)
+from rewards.verifiers.equivalence.normalise import words_of
 from rewards.verifiers.equivalence.settings import MAX_DEPTH, MAX_ITEMS, EquivalenceSettings
 from rewards.verifiers.equivalence.words import resolve, unit_of
 
@@ -27,7 +39,13 @@ def parse(text: str, settings: EquivalenceSettings, *, thousands: bool = True, t
 
     thousands reads 12,345 as one number; trusted (a gold) takes any words behind a value for its unit.
     """
+    if text[:1].isalpha() or text.startswith("\\text"):
+        phrase = lx.PHRASES.get(words_of(text).casefold())
+        if phrase is not None:
+            return Const(phrase)
     tokens = resolve(tokenize(text, thousands=thousands, decimal_comma=settings.decimal_comma))
+    if tokens and tokens[0].kind == "rel" and tokens[0].text in "=~":
+        del tokens[0]  # "= 5": the left side was left out
     if not tokens:
         raise ParseError("nothing to read")
     cur = Cursor(tokens, additive, term, listing, mixed_numbers=settings.mixed_numbers, trusted=trusted)

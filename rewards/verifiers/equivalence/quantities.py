@@ -1,18 +1,21 @@
-"""Single values with their units, degrees and percent signs."""
+"""Single values with their units, degrees and percent signs, and their constants of integration."""
 
 from __future__ import annotations
 
 from fractions import Fraction
 
 from rewards.verifiers.equivalence.answers import Scalar
+from rewards.verifiers.equivalence.forms import Form
 from rewards.verifiers.equivalence.lexicon import UNIT_FACTORS, UNIT_NAMES
-from rewards.verifiers.equivalence.nodes import Node, Num, Op, num
+from rewards.verifiers.equivalence.nodes import Node, Num, Op, Sym, num, replace_symbol, symbols
 from rewards.verifiers.equivalence.rules import Rules, Verdict3
+from rewards.verifiers.equivalence.scalars import form_of
 
 
 def same_quantity(gold: Scalar, answer: Scalar, rules: Rules) -> Verdict3:
     """Equal values in equal units, under the conventions for units, percent and reduced fractions."""
     settings = rules.settings
+    answer = _same_constant(gold, answer)
     if settings.reduced and _reducible(answer.node):
         return False
     if "deg" in (gold.unit, answer.unit):
@@ -29,6 +32,24 @@ def same_quantity(gold: Scalar, answer: Scalar, rules: Rules) -> Verdict3:
         bare = _without_percent(gold.node), _without_percent(answer.node)
         return rules.same(*bare) if bare != (gold.node, answer.node) else verdict
     return verdict
+
+
+def _same_constant(gold: Scalar, answer: Scalar) -> Scalar:
+    """The answer with its constant of integration in the gold's letter case: C for c."""
+    for one, two in (("c", "C"), ("C", "c")):
+        if one in symbols(gold.node) and symbols(answer.node) == symbols(gold.node) - {one} | {two}:
+            if _is_added_constant(gold.node, one) and _is_added_constant(answer.node, two):
+                return Scalar(replace_symbol(answer.node, two, Sym(one)), answer.unit)
+    return answer
+
+
+def _is_added_constant(node: Node, name: str) -> bool:
+    """Whether a symbol stands once, to the first power, in one of several terms, as in y = y_p + c y_h."""
+    form = form_of(node)
+    if not isinstance(form, Form) or len(form.num) < 2:
+        return False
+    powers = [(key, power) for mono in form.num for key, power in mono if f"x{name}" in key]
+    return powers == [(f"x{name}", 1)]
 
 
 def _degrees(gold: Scalar, answer: Scalar, rules: Rules) -> Verdict3:

@@ -78,6 +78,11 @@ def _is_subject(node: Node) -> bool:
             return False
 
 
+def _is_applied(node: Node) -> bool:
+    """f(2), whose value only an equation can give."""
+    return isinstance(node, Call) and len(node.name) == 1
+
+
 def _is_label(node: Node) -> bool:
     """Capital letters set side by side name a segment or an angle."""
     if isinstance(node, Op) and node.kind == "mul":
@@ -87,12 +92,12 @@ def _is_label(node: Node) -> bool:
 
 def _equality(terms: tuple[Node, ...], read: Read) -> Answer:
     subject, last = terms[0], terms[-1]
-    if not symbols(subject) and _is_subject(last) and len(terms) == 2:
+    if not symbols(subject) and not _is_applied(subject) and _is_subject(last) and len(terms) == 2:
         subject, last = last, subject
     for middle in terms[1:-1]:
         if not isinstance(middle, Sym) and _differ(middle, last):
             raise ParseError("a chain that contradicts itself")
-    if not symbols(subject) and not symbols(last):
+    if not symbols(subject) and not symbols(last) and not _is_applied(subject):
         if _differ(subject, last):
             raise ParseError("an equation that does not hold")
         return read(last)
@@ -100,7 +105,8 @@ def _equality(terms: tuple[Node, ...], read: Read) -> Answer:
         return Named(subject, read(last))
     if _is_subject(subject) and not (isinstance(subject, Sym) and subject.name in symbols(last)):
         value = read(last)
-        return Named(subject, value, _difference(subject, last) if isinstance(value, Scalar) else None)
+        varies = isinstance(value, Scalar) and (symbols(subject) or symbols(last))
+        return Named(subject, value, _difference(subject, last) if varies else None)
     if len(terms) > 2:
         raise ParseError("a chain of equations")
     return Equation(_difference(subject, last))

@@ -12,6 +12,7 @@ from rewards.verifiers.equivalence.answers import (
     Scalar,
     Table,
 )
+from rewards.verifiers.equivalence.brackets import system
 from rewards.verifiers.equivalence.cursor import ParseError
 from rewards.verifiers.equivalence.matrices import fold, has_matrix
 from rewards.verifiers.equivalence.nodes import (
@@ -49,6 +50,8 @@ def interpret(node: Node) -> Answer:
             return related(ops, terms, interpret)
         case Matrix(rows=rows):
             return Table(rows)
+        case Call(name="cases"):
+            return interpret(system(node))
         case Ratio(items=items):
             return Ordered("ratio", tuple(Scalar(item) for item in items))
         case BaseN(digits=digits, base=base):
