@@ -69,7 +69,7 @@ def system(node: Node) -> Node:
     rows = _rows(node)
     if not rows or not all(isinstance(row, Rel) for row in rows):
         raise ParseError("no system of equations")
-    return Seq(rows, "and") if len(rows) > 1 else rows[0]
+    return rows[0] if len(rows) == 1 else Seq(rows, "and")
 
 
 def _rows(node: Node) -> tuple[Node, ...]:
