@@ -114,8 +114,9 @@ def _write_arithmetic(config: DataPrepConfig, output: Path, console: Console) ->
         path = output / f"{name}.jsonl"
         write_with_facts(path, problems, {"settings": asdict(config), "problems": len(problems)})
         first = [problems[0].prompt, *problems[0].gold] if problems else []
-        table.add_row(Text(str(path)), str(len(problems)), *first)
+        table.add_row(path.name, str(len(problems)), *first)
     console.print(table)
+    console.print(Text(f"wrote them to {output}"))
 
 
 def _print_prepared(prepared: Prepared, source: str, console: Console) -> None:

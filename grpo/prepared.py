@@ -58,6 +58,7 @@ def ensure_prepared(settings: Mapping[str, Setting], cache: Path) -> Path:
             # Another job put the same data there first; anything else is an error.
             if not folder.is_dir():
                 raise
+        print(f"kept as {folder}", file=sys.stderr)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
     return folder
