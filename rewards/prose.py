@@ -26,6 +26,7 @@ _REFERENCE = re.compile(
     r"(?i)\b(?:the\s+)?(?:reference|golden|gold|ground[- ]truth|official)\s+answers?\b"
     r"(?:[^.。\n]|[.。](?!\s|$))*[.。]?"
 )
+_CLOSING = re.compile(r"(?i)\bfinal answer is:?\s*(?=\$|\\\()")
 _AFTER_MARKER = re.compile(
     r"(?i)(?:[\s:：*_]|\b(?:therefore|thus|simply|just|indeed|clearly|exactly|then|hence|also|actually|now|still)\b)*"
 )
@@ -92,6 +93,14 @@ def _announced(text: str, kind: Kind) -> Extraction | None:
     skipped = _AFTER_MARKER.match(text, marker.end())
     start = skipped.end() if skipped else marker.end()
     return _announcement(text, start, kind)
+
+
+def closing_line(text: str, start: int, kind: Kind) -> Extraction | None:
+    """What the last "The final answer is $...$" from start on says: few-shot prompts teach this ending."""
+    closing = None
+    for match in _CLOSING.finditer(text, start):
+        closing = match
+    return _announcement(text, closing.end(), kind) if closing else None
 
 
 def _announcement(text: str, start: int, kind: Kind) -> Extraction:

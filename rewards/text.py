@@ -6,8 +6,9 @@ short where the gold is words, (6) the last formula or plain number of the last 
 follows the closed thought is searched, never the prompt, the prefill, code fences, comments or an echo of the
 question. Choice golds have their own ladder (rewards.choices). Every step is linear in the text.
 
-Of several different boxes the last one counts. Boxes offered side by side (`\boxed{3}, \boxed{5}`, "or") are
-one list, and where the gold requires n values, n different boxes are these.
+Of several different boxes the last one counts, and "The final answer is $...$" behind it counts instead.
+Boxes offered side by side (`\boxed{3}, \boxed{5}`, "or") are one list, and where the gold requires n values,
+n different boxes are these.
 
 What earns nothing by decision: an answer inside a thought that never closes; a last box or block that never
 closes or is empty (no falling back to an earlier one); more than `max_boxes` different boxes; numbers
@@ -24,7 +25,7 @@ from rewards.extraction import Extraction, ExtractionSettings, Kind, Rung
 from rewards.format import FormatSpec
 from rewards.layout import answer_start, hide_quoted, is_visible, read_layout
 from rewards.marks import Mark, find_boxes, is_prose
-from rewards.prose import clean, loose_answer
+from rewards.prose import clean, closing_line, loose_answer
 from rewards.types import Reason
 
 _ECHO_MINIMUM = 12  # characters of a question that are masked where the completion repeats them
@@ -107,6 +108,8 @@ def _boxed(region: str, settings: ExtractionSettings, wanted: Wanted) -> Extract
         return _chosen(
             choice_in(last.content) or announced_choice(last.content), last.content, Rung.BOX, span
         )
+    if settings.mode == "lenient" and (closing := closing_line(region, last.end, wanted.kind)):
+        return closing
     together = _boxes_together(region, boxes, wanted.values)
     contents = dict.fromkeys(_unboxed(box) for box in together)
     return Extraction(", ".join(contents), Rung.BOX, None, (together[0].start, last.end))
