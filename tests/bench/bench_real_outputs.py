@@ -4,7 +4,7 @@
 
 Prints the agreement for each file, and the disagreements with what was found: settled_outputs.jsonl says, for
 a file and row, what is true and why. Exit status 1 when a disagreement is unsettled, or when ours is wrong in
-more than 0.5 % of all outputs; settled rows on which both now say the wrong thing count too.
+more than 0.5 % of a file's outputs; settled rows on which both now say the wrong thing count too.
 """
 
 import argparse
@@ -25,7 +25,7 @@ from rewards.types import Problem, Sample, Score, Verdict
 
 SETTLED = Path(__file__).with_name("settled_outputs.jsonl")
 MOST_WRONG = 0.005
-"""Largest share of outputs on which our verdict may be wrong."""
+"""Largest share of a file's outputs on which our verdict may be wrong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,8 @@ def main() -> None:
     wrong = sum(one.standing == "ours wrong" for one in judged)
     unsettled = sum(one.standing == "unsettled" for one in judged)
     console.print(f"ours wrong: {wrong} of {len(judged)} ({wrong / len(judged):.2%}); unsettled: {unsettled}")
-    raise SystemExit(int(unsettled > 0 or wrong > MOST_WRONG * len(judged)))
+    too_many = any(one > MOST_WRONG * size for size, one in wrong_by_file(judged).values())
+    raise SystemExit(int(unsettled > 0 or too_many))
 
 
 def judge(outputs: Sequence[Output]) -> list[Judged]:
@@ -82,6 +83,15 @@ def judge(outputs: Sequence[Output]) -> list[Judged]:
         [Sample(Problem(one.key, one.problem, (one.gold,)), one.completion) for one in outputs]
     )
     return [Judged(one, score, settled.get(one.key)) for one, score in zip(outputs, scores, strict=True)]
+
+
+def wrong_by_file(judged: Sequence[Judged]) -> dict[str, tuple[int, int]]:
+    """(outputs, those on which ours is wrong) of each file."""
+    counts: dict[str, tuple[int, int]] = {}
+    for one in judged:
+        size, wrong = counts.get(one.output.file, (0, 0))
+        counts[one.output.file] = (size + 1, wrong + (one.standing == "ours wrong"))
+    return counts
 
 
 def read_settlements() -> dict[str, Settlement]:

@@ -36,10 +36,11 @@ def same_quantity(gold: Scalar, answer: Scalar, rules: Rules) -> Verdict3:
 
 def _same_constant(gold: Scalar, answer: Scalar) -> Scalar:
     """The answer with its constant of integration in the gold's letter case: C for c."""
+    names = symbols(gold.node), symbols(answer.node)
     for one, two in (("c", "C"), ("C", "c")):
-        if one in symbols(gold.node) and symbols(answer.node) == symbols(gold.node) - {one} | {two}:
-            if _is_added_constant(gold.node, one) and _is_added_constant(answer.node, two):
-                return Scalar(replace_symbol(answer.node, two, Sym(one)), answer.unit)
+        renamed = one in names[0] and names[1] == names[0] - {one} | {two}
+        if renamed and _is_added_constant(gold.node, one) and _is_added_constant(answer.node, two):
+            return Scalar(replace_symbol(answer.node, two, Sym(one)), answer.unit)
     return answer
 
 
