@@ -51,7 +51,7 @@ class Episodes:
         )
 
 
-def episodes(groups: Sequence[RolloutGroup]) -> Episodes:
+def episodes_of(groups: Sequence[RolloutGroup]) -> Episodes:
     """All completions of the groups, in order."""
     return Episodes(
         tuple(group.prompt_ids for group in groups),

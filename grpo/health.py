@@ -66,6 +66,11 @@ def _flat(recent: deque[Metrics]) -> str | None:
     )
 
 
+def _is_silent(metrics: Metrics) -> bool:
+    """A value model finds signal where all completions of a prompt are paid alike."""
+    return metrics.get("frac_reward_zero_std", 0.0) > 0.5 and "critic/loss" not in metrics
+
+
 def _no_signal(metrics: Metrics) -> str:
     good, bad = metrics.get("groups/frac_all_good", 0.0), metrics.get("groups/frac_all_bad", 0.0)
     advice = "try a larger rollout.group_size or problems of another difficulty"
@@ -106,7 +111,7 @@ RULES = (
             "does not; follow reward, accuracy, KL and grad_norm instead"
         ),
     ),
-    Rule("signal", lambda metrics: metrics.get("frac_reward_zero_std", 0.0) > 0.5, _no_signal),
+    Rule("signal", _is_silent, _no_signal),
     Rule(
         "clipped",
         lambda metrics: metrics.get("completions/clipped_ratio", 0.0) > 0.5,

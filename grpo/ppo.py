@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from grpo.advantage import Advantages
 from grpo.advantager import Credited, total_rewards
 from grpo.collect import Collected, Timings
-from grpo.critic import Critic, episodes
+from grpo.critic import Critic, episodes_of
 from grpo.penalty import KlPenalty
 from grpo.ranks import max_over_ranks, rows_of_ranks
 from grpo.update import TrainRow
@@ -62,7 +62,7 @@ class ValueAdvantager:
 
         A completion that was not scored has advantage 0 and teaches the value model nothing.
         """
-        rows = episodes(collected.groups)
+        rows = episodes_of(collected.groups)
         completions = [completion for group in collected.groups for completion in group.completions]
         rewards = total_rewards(collected.scores)
         scored = ~rewards.isnan().reshape(-1)

@@ -57,6 +57,10 @@ def test_each_note_is_said_once(change: dict[str, float], expected: str) -> None
     assert watch.summary() == [f"{text} [2 steps]"]
 
 
+def test_equal_rewards_are_no_silence_beside_a_value_model() -> None:
+    assert HealthWatch().notice(HEALTHY | {"frac_reward_zero_std": 1.0, "critic/loss": 0.1}) == []
+
+
 def test_every_rule_is_tried_above() -> None:
     everything = {
         "loss": 0.0,
