@@ -77,6 +77,8 @@ def run(config: ScoreConfig, scorer: Scorer, console: Console) -> Tally:
     for line in said:
         _say(console, f"{config.input}: {line}")
     judge = Judge(scorer, fields, config.input, skip_errors=config.on_error == "skip")
+    if os.path.exists(config.output) and not config.overwrite:
+        _say(console, f"{config.output}: is there, and is checked before going on")  # a minute for a million
     with ExitStack() as stack:
         sink, rest = _sink(config, fields, chunks, stack)
         if rest.lines:
