@@ -268,7 +268,7 @@ def test_your_own_file_with_other_names_is_read(tmp_path: Path) -> None:
 
 def audit(folder: Path, *overrides: str) -> "subprocess.CompletedProcess[str]":
     command = [sys.executable, "-m", "rewards.audit", *overrides]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, cwd=folder)
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, cwd=folder)
 
 
 def test_the_program_exits_by_its_limits(tmp_path: Path) -> None:

@@ -189,7 +189,7 @@ def test_killed_at_any_moment_the_same_command_completes_it(tmp_path: Path, work
         kept = scoring.bytes()
         assert expected.startswith(kept[: kept.rfind(b"\n") + 1]), f"kill {kill}"
     process = start_slow(scoring, workers)
-    said, _ = process.communicate(timeout=120)
+    said, _ = process.communicate(timeout=300)
     assert process.returncode == 0, said
     assert b"lines are there, checked against the input" in said
     assert scoring.bytes() == expected
