@@ -14,6 +14,7 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
+from grpo.adapters import add_adapter
 from grpo.config import ModelConfig
 from grpo.policy import Policy, check_head
 from grpo.tiny import TinyShape, tiny_model, tiny_tokenizer
@@ -44,10 +45,11 @@ def load_policy(
     """
     model, tokenizer = _tiny(config, spec, seed) if config.kind == "tiny" else _hub(config)
     if config.lora_rank:
-        _add_adapter(model, config.lora_rank, seed)
+        add_adapter(model, config.lora_rank, seed)
     if config.gradient_checkpointing:
         model.activation_checkpointing_enable({"use_reentrant": False})
-    policy = Policy(model, temperature=temperature, entropy_gradient=entropy_gradient)
+    precision = torch.bfloat16 if config.precision == "bf16" else torch.float32
+    policy = Policy(model, temperature=temperature, entropy_gradient=entropy_gradient, precision=precision)
     check_head(policy)
     return LoadedPolicy(policy, tokenizer, tuple(_notes(tokenizer)))
 
@@ -90,20 +92,6 @@ def _switch_dropout_off(settings: PreTrainedConfig) -> None:
     for key, value in settings.to_dict().items():
         if isinstance(value, float) and ("dropout" in key or key.endswith("pdrop")):
             setattr(settings, key, 0.0)
-
-
-def _add_adapter(model: PreTrainedModel, rank: int, seed: int) -> None:
-    try:
-        from peft import LoraConfig  # an extra: full training does not need it
-    except ImportError as error:
-        raise ConfigError(
-            f"model.lora_rank={rank}: needs peft; pip install 'plumbline[lora]', or set model.lora_rank=0"
-        ) from error
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        model.add_adapter(
-            LoraConfig(r=rank, lora_alpha=2 * rank, lora_dropout=0.0, target_modules="all-linear")
-        )
 
 
 def _notes(tokenizer: PreTrainedTokenizerBase) -> list[str]:

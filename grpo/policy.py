@@ -1,24 +1,25 @@
 """The policy: a causal language model and the log-probabilities it gives to sampled tokens.
 
-Knows how to score the completions of shared prompts: each distinct prompt of a batch runs once, its keys and
-values are expanded to the rows that continue it, and the vocabulary head is applied to completion positions
-only, in chunks that are recomputed in the backward pass. Knows nothing of rewards, advantages or sampling.
+Knows how to score the completions of shared prompts: each distinct prompt of a batch runs once, in one packed
+row with the completions that continue it (see grpo.attention), and the vocabulary head is applied to
+completion positions only, a block of the vocabulary at a time (see grpo.head). Knows nothing of rewards,
+advantages or sampling.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
+from torch.nn import functional
 from transformers import DynamicCache, PreTrainedModel
 
+from grpo.attention import IMPLEMENTATION, NO_MASK, PackedRows, RowAttention, shares_prompts
+from grpo.head import score_tokens
 from rewards.errors import ConfigError
-
-CHUNK_ELEMENTS = 1 << 24
-"""Logits held at once by the head (elements, about 64 MiB in fp32)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,77 +94,109 @@ class Policy(nn.Module):
 
     Args:
         model: any transformers causal LM whose logits are its output embedding applied to the last hidden
-        state
-            (checked here), with or without LoRA layers injected.
+            state (see `check_head`), with or without LoRA layers injected.
         temperature: of the softmax, the one that samples are drawn at.
         entropy_gradient: whether the entropy keeps its graph (needed by an entropy bonus only).
+        precision: of the arithmetic, for whoever runs the model (trainer, sampler, reference): torch.bfloat16
+            is autocast, the weights stay as they are.
     """
 
-    def __init__(self, model: PreTrainedModel, *, temperature: float, entropy_gradient: bool = False) -> None:
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        *,
+        temperature: float,
+        entropy_gradient: bool = False,
+        precision: torch.dtype = torch.float32,
+    ) -> None:
         super().__init__()
         if temperature <= 0:
             raise ConfigError(
                 f"temperature={temperature}: expected > 0, the ratio is undefined for greedy decoding"
             )
-        head = model.get_output_embeddings()
-        if head is None:
+        if not isinstance(model.get_output_embeddings(), nn.Linear):
             raise ConfigError(
-                f"{type(model).__name__} has no output embedding: expected a causal language model"
+                f"{type(model).__name__} has no linear output embedding: expected a causal language model, "
+                "adapters on its layers only"
             )
         self.model = model
         self.temperature = temperature
         self.entropy_gradient = entropy_gradient
+        self.precision = precision
+        self._held_head: Tensor | None = None
+        self.shares_prompts = shares_prompts(model)
+        if self.shares_prompts:
+            model.set_attn_implementation(IMPLEMENTATION)
+
+    @property
+    def head(self) -> nn.Linear:
+        """The output embedding; its weight may be tied to the input's."""
+        head = self.model.get_output_embeddings()
+        assert isinstance(head, nn.Linear)
+        return head
 
     def forward(self, batch: TokenBatch) -> TokenScores:
         """Scores every completion token of the batch given its prompt and the tokens before it."""
-        if self.model.is_activation_checkpointing and self.training and torch.is_grad_enabled():
-            hidden = self._whole_row_states(batch)  # a cache cannot be recomputed
-        else:
-            hidden = self._shared_prefix_states(batch)
         mask = batch.mask
-        logprobs, entropy = self._head(hidden[mask], batch.completions[mask])
+        logprobs, entropy = self._score(self.completion_states(batch), batch.completions[mask])
         zeros = torch.zeros(mask.shape, dtype=torch.float32, device=mask.device)
         return TokenScores(zeros.masked_scatter(mask, logprobs), zeros.masked_scatter(mask, entropy))
 
-    def hidden_states(self, **inputs: Tensor | DynamicCache | bool) -> Tensor:
+    def completion_states(self, batch: TokenBatch) -> Tensor:
+        """(N, H): the last hidden state before each of the N completion tokens, in the order of the mask."""
+        if not self.shares_prompts:
+            return self._whole_row_states(batch)[batch.mask]
+        packed = pack(batch)
+        states = self.hidden_states(
+            input_ids=packed.ids[None],
+            attention_mask=NO_MASK.to(packed.ids.device),
+            position_ids=packed.positions[None],
+            use_cache=False,
+            rows=packed.layout,
+        )
+        return states[0].index_select(0, packed.before)
+
+    def hidden_states(self, **inputs: Tensor | DynamicCache | RowAttention | bool) -> Tensor:
         """(B, T, H) last hidden states of the decoder below the head."""
-        return self.model.get_decoder()(**inputs).last_hidden_state
+        with self.arithmetic():
+            return self.model.get_decoder()(**inputs).last_hidden_state
 
     def logits(self, hidden: Tensor) -> Tensor:
         """(N, V) fp32 logits divided by the temperature, of (N, H) hidden states."""
-        head = self.model.get_output_embeddings()
-        assert head is not None
-        return head(hidden).float() / self.temperature
+        weight = self.head.weight if self._held_head is None else self._held_head
+        logits = functional.linear(
+            hidden.to(self.precision), weight.to(self.precision), self.head.bias
+        ).float()
+        return logits if self.temperature == 1 else logits / self.temperature
 
-    def _shared_prefix_states(self, batch: TokenBatch) -> Tensor:
-        """(B, T, H): the state before each completion token; every distinct prompt is run once."""
-        cache = DynamicCache(config=self.model.config)
-        prompt_positions = positions(batch.prompt_mask)
-        prompt_states = self.hidden_states(
-            input_ids=batch.prompts,
-            attention_mask=batch.prompt_mask,
-            position_ids=prompt_positions,
-            cache=cache,
-            use_cache=True,
-        )
-        first = prompt_states[:, -1:][batch.prompt_of_row]  # (B, 1, H): the first completion token's context
-        if batch.completions.shape[1] == 1:
-            return first
-        cache.batch_select_indices(batch.prompt_of_row)
-        mask = batch.mask.long()
-        start = prompt_positions[:, -1][batch.prompt_of_row] + 1  # (B,)
-        inputs = batch.completions[:, :-1]
-        rest = self.hidden_states(
-            input_ids=inputs,
-            attention_mask=torch.cat([batch.prompt_mask[batch.prompt_of_row], mask[:, :-1]], dim=1),
-            position_ids=start[:, None] + torch.arange(inputs.shape[1], device=inputs.device),
-            cache=cache,
-            use_cache=True,
-        )
-        return torch.cat([first, rest], dim=1)
+    @contextmanager
+    def weights_in_precision(self) -> Iterator[None]:
+        """Inside, matrices are held in the precision they are multiplied in: no call casts them again.
+
+        For many short calls in a row, as decoding makes. Changes no result; training must wait until after.
+        """
+        if self.precision == torch.float32:
+            yield
+            return
+        matrices = [m.weight for m in self.model.get_decoder().modules() if isinstance(m, nn.Linear)]
+        kept = [weight.data for weight in matrices]
+        try:
+            self._held_head = self.head.weight.detach().to(self.precision)
+            for weight in matrices:
+                weight.data = weight.data.to(self.precision)
+            yield
+        finally:
+            self._held_head = None
+            for weight, full in zip(matrices, kept, strict=True):
+                weight.data = full
+
+    def arithmetic(self) -> torch.autocast:
+        """The precision that the model computes in."""
+        low = self.precision != torch.float32
+        return torch.autocast(self.model.device.type, dtype=self.precision if low else None, enabled=low)
 
     def _whole_row_states(self, batch: TokenBatch) -> Tensor:
-        """The same states from prompt and completion run together row by row."""
+        """(B, T, H) where layers are no plain attention: prompt and completion run together by row."""
         prompt_mask = batch.prompt_mask[batch.prompt_of_row]
         mask = torch.cat([prompt_mask, batch.mask.long()], dim=1)
         states = self.hidden_states(
@@ -174,24 +207,52 @@ class Policy(nn.Module):
         )
         return states[:, batch.prompts.shape[1] - 1 : -1]
 
-    def _head(self, hidden: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """Log-probs and entropies (N,) of targets (N,) under hidden states (N, H)."""
-        rows = max(1, CHUNK_ELEMENTS // self.model.config.get_text_config().vocab_size)
-        if len(targets) <= rows:
-            return self._score_chunk(hidden, targets)
-        pairs = [
-            checkpoint(self._score_chunk, hidden[i : i + rows], targets[i : i + rows], use_reentrant=False)
-            for i in range(0, len(targets), rows)
-        ]
-        return torch.cat([logprobs for logprobs, _ in pairs]), torch.cat([entropy for _, entropy in pairs])
+    def _score(self, hidden: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """Log-probs and entropies (N,) fp32 of targets (N,) under hidden states (N, H)."""
+        logprobs, entropy = score_tokens(
+            hidden.to(self.precision), self.head.weight, self.head.bias, targets, self.temperature
+        )
+        return logprobs, entropy if self.entropy_gradient else entropy.detach()
 
-    def _score_chunk(self, hidden: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        logits = self.logits(hidden)
-        normaliser = logits.logsumexp(dim=-1)
-        logprobs = logits.gather(1, targets[:, None]).squeeze(1) - normaliser
-        with torch.set_grad_enabled(self.entropy_gradient and torch.is_grad_enabled()):
-            entropy = normaliser - (torch.softmax(logits, dim=-1) * logits).sum(dim=-1)
-        return logprobs, entropy
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """A batch as one row of N tokens: each prompt once, then every completion without its last token.
+
+    ids, positions: (N,) int64. before: int64, for each completion token in the order of the batch's mask, the
+    place of the token whose hidden state predicts it.
+    """
+
+    ids: Tensor
+    positions: Tensor
+    before: Tensor
+    layout: PackedRows
+
+
+def pack(batch: TokenBatch) -> Packed:
+    """Packs rows by prompt, keeping their order within one."""
+    order = torch.argsort(batch.prompt_of_row, stable=True)
+    real = batch.prompt_mask.bool()
+    prompt_lengths = real.sum(dim=1)
+    inputs = (batch.lengths - 1).clamp(min=0)[order]  # the last token predicts nothing
+    steps = torch.arange(batch.completions.shape[1], device=order.device)
+    run = steps < inputs[:, None]
+    start = prompt_lengths[batch.prompt_of_row[order]]
+    first = prompt_lengths.sum() + inputs.cumsum(0) - inputs  # (B,) where each row's tokens begin
+    end_of_prompt = (prompt_lengths.cumsum(0) - 1)[batch.prompt_of_row[order]]
+    before = torch.where(steps == 0, end_of_prompt[:, None], first[:, None] + steps - 1)
+    unsorted = torch.empty_like(before)
+    unsorted[order] = before
+    counts = torch.bincount(batch.prompt_of_row, minlength=len(prompt_lengths)).tolist()
+    return Packed(
+        torch.cat([batch.prompts[real], batch.completions[order][run]]),
+        torch.cat([positions(batch.prompt_mask)[real], (start[:, None] + steps)[run]]),
+        unsorted[batch.mask],
+        PackedRows(
+            tuple(prompt_lengths.tolist()),
+            tuple(tuple(part.tolist()) for part in inputs.cpu().split(counts)),
+        ),
+    )
 
 
 def positions(mask: Tensor) -> Tensor:

@@ -16,12 +16,17 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from transformers import DynamicCache, PreTrainedTokenizerBase
+from torch.nn import functional
+from transformers import PreTrainedTokenizerBase
 
-from grpo.policy import Policy, left_pad, positions
+from grpo.policy import Policy
 from grpo.prompt import EncodedPrompt
+from grpo.rollout.decoding import CachedRows, SharedRows
 from grpo.types import Completion, RolloutGroup
 from rewards.types import Sample
+
+BLOCK = 256
+"""Vocabulary entries that are summed as one while drawing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,55 +73,41 @@ class LocalEngine:
         finally:
             self.policy.train(training)
 
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of sampled ids, specials kept, as the scorers see it."""
+        return str(self.tokenizer.decode(list(ids), skip_special_tokens=False))
+
     @torch.no_grad()
     def _decode(self, prompts: Sequence[EncodedPrompt], sampling: Sampling) -> list[RolloutGroup]:
         device = self.policy.model.device
         keys = [(p.problem.id, i) for p in prompts for i in range(sampling.group_size)]
-        rows = _Rows.empty(len(keys), sampling.max_tokens, device)
+        written = _Written.empty(len(keys), sampling.max_tokens, device)
         draws = torch.stack([uniforms(sampling.key, *key, sampling.max_tokens) for key in keys]).to(device)
-        state = self._prefill(prompts, sampling.group_size)
         stop = self.stop_ids.to(device)
-        for t in range(sampling.max_tokens):
-            logprobs = torch.log_softmax(self.policy.logits(state.hidden), dim=-1)  # (R, V)
-            ids = logprobs.argmax(-1) if sampling.greedy else invert_cdf(logprobs, draws[state.rows, t])
-            alive = rows.append(t, state.rows, ids, logprobs.gather(1, ids[:, None]).squeeze(1), stop)
-            if t + 1 == sampling.max_tokens or not bool(alive.any()):
-                break
-            state = self._advance(state.keep(alive), ids[alive])
-        return self._groups(prompts, sampling, rows)
+        rows = torch.arange(len(keys), device=device)  # those still decoding
+        with self.policy.weights_in_precision():
+            model = self._rows(prompts, sampling)
+            hidden = model.start()
+            for t in range(sampling.max_tokens):
+                uniform = None if sampling.greedy else draws[rows, t]
+                ids, logprobs = choose(self.policy.logits(hidden), uniform)
+                alive = written.append(t, rows, ids, logprobs, stop).nonzero().squeeze(1)
+                if t + 1 == sampling.max_tokens or not len(alive):
+                    break
+                if len(alive) < len(rows):
+                    rows, ids = rows[alive], ids[alive]
+                    model.keep(alive)
+                hidden = model.advance(ids)
+        return self._groups(prompts, sampling, written)
 
-    def _prefill(self, prompts: Sequence[EncodedPrompt], group_size: int) -> _DecodeState:
-        device = self.policy.model.device
-        ids, mask = left_pad([p.ids for p in prompts], self.pad_id)
-        ids, mask = ids.to(device), mask.to(device)
-        cache = DynamicCache(config=self.policy.model.config)
-        position = positions(mask)
-        hidden = self.policy.hidden_states(
-            input_ids=ids, attention_mask=mask, position_ids=position, cache=cache, use_cache=True
-        )
-        cache.batch_repeat_interleave(group_size)
-        return _DecodeState(
-            torch.arange(len(prompts) * group_size, device=device),
-            cache,
-            mask.repeat_interleave(group_size, 0),
-            position[:, -1].repeat_interleave(group_size, 0),
-            hidden[:, -1].repeat_interleave(group_size, 0),
-        )
-
-    def _advance(self, state: _DecodeState, ids: Tensor) -> _DecodeState:
-        mask = torch.cat([state.mask, state.mask.new_ones(len(ids), 1)], dim=1)
-        position = state.position + 1
-        hidden = self.policy.hidden_states(
-            input_ids=ids[:, None],
-            attention_mask=mask,
-            position_ids=position[:, None],
-            cache=state.cache,
-            use_cache=True,
-        )
-        return _DecodeState(state.rows, state.cache, mask, position, hidden[:, -1])
+    def _rows(self, prompts: Sequence[EncodedPrompt], sampling: Sampling) -> SharedRows | CachedRows:
+        ids = [prompt.ids for prompt in prompts]
+        if self.policy.shares_prompts:
+            return SharedRows(self.policy, ids, sampling.group_size, sampling.max_tokens)
+        return CachedRows(self.policy, ids, sampling.group_size)
 
     def _groups(
-        self, prompts: Sequence[EncodedPrompt], sampling: Sampling, rows: _Rows
+        self, prompts: Sequence[EncodedPrompt], sampling: Sampling, rows: _Written
     ) -> list[RolloutGroup]:
         lengths = rows.lengths.tolist()
         ids, logprobs, stopped = rows.ids.cpu(), rows.logprobs.cpu(), rows.stopped.tolist()
@@ -129,7 +120,7 @@ class LocalEngine:
                 kept = ids[row, : n - 1] if stopped[row] else ids[row, :n]  # text without the stop id
                 sample = Sample(
                     prompt.problem,
-                    str(self.tokenizer.decode(kept, skip_special_tokens=False)),
+                    self.decode(kept.tolist()),
                     prefill=prompt.prefill,
                     truncated=not stopped[row],
                     group=g,
@@ -142,7 +133,7 @@ class LocalEngine:
 
 
 @dataclass(slots=True)
-class _Rows:
+class _Written:
     """What has been sampled so far: ids and logprobs (R, max_tokens), lengths (R,), stopped (R,)."""
 
     ids: Tensor
@@ -151,8 +142,8 @@ class _Rows:
     stopped: Tensor
 
     @staticmethod
-    def empty(rows: int, max_tokens: int, device: torch.device) -> _Rows:
-        return _Rows(
+    def empty(rows: int, max_tokens: int, device: torch.device) -> _Written:
+        return _Written(
             torch.zeros((rows, max_tokens), dtype=torch.long, device=device),
             torch.zeros((rows, max_tokens), device=device),
             torch.zeros(rows, dtype=torch.long, device=device),
@@ -169,26 +160,6 @@ class _Rows:
         return ~done
 
 
-@dataclass(slots=True)
-class _DecodeState:
-    """The rows still decoding: their indices, cache, attention mask, last position and last hidden state."""
-
-    rows: Tensor
-    cache: DynamicCache
-    mask: Tensor
-    position: Tensor
-    hidden: Tensor
-
-    def keep(self, alive: Tensor) -> _DecodeState:
-        if bool(alive.all()):
-            return self
-        index = alive.nonzero().squeeze(1)
-        self.cache.batch_select_indices(index)
-        return _DecodeState(
-            self.rows[index], self.cache, self.mask[index], self.position[index], self.hidden[index]
-        )
-
-
 def uniforms(key: str, problem_id: str, index: int, count: int) -> Tensor:
     """(count,) float64 uniform numbers in [0, 1) that depend on the key.
 
@@ -199,11 +170,40 @@ def uniforms(key: str, problem_id: str, index: int, count: int) -> Tensor:
     return torch.rand(count, generator=generator, dtype=torch.float64)
 
 
-def invert_cdf(logprobs: Tensor, uniform: Tensor) -> Tensor:
-    """(R,) sampled ids: the first whose cumulative probability exceeds the row's uniform number."""
-    cumulative = logprobs.double().exp().cumsum(dim=-1)
-    target = (uniform * cumulative[:, -1]).unsqueeze(1)
-    return torch.searchsorted(cumulative, target, right=True).squeeze(1).clamp(max=logprobs.shape[1] - 1)
+def choose(logits: Tensor, uniform: Tensor | None) -> tuple[Tensor, Tensor]:
+    """(R,) ids drawn by the rows' uniform numbers, or the likeliest without them, and their log-probs (R,).
+
+    logits: (R, V) fp32, overwritten.
+    """
+    top = logits.amax(dim=1, keepdim=True)
+    weights = logits.sub_(top).exp_()
+    total = weights.sum(dim=1)
+    ids = weights.argmax(dim=1) if uniform is None else invert_cdf(weights, uniform)
+    return ids, weights.gather(1, ids[:, None]).squeeze(1).log() - total.log()
+
+
+def invert_cdf(weights: Tensor, uniform: Tensor) -> Tensor:
+    """(R,) sampled ids: the first whose cumulative weight exceeds the row's uniform number times the total.
+
+    Two steps, the first over sums of blocks: only one block a row is then summed in fp64, not the vocabulary.
+    An id of weight 0 is never drawn.
+
+    Args:
+        weights: (R, V) fp32, not negative, each row with a positive sum.
+        uniform: (R,) fp64 in [0, 1).
+    """
+    rows, vocabulary = weights.shape
+    blocks = functional.pad(weights, (0, -vocabulary % BLOCK)).view(rows, -1, BLOCK)
+    sums = blocks.sum(dim=2).double()
+    ends = sums.cumsum(dim=1)
+    target = (uniform * ends[:, -1])[:, None]
+    block = torch.searchsorted(ends, target, right=True).clamp_(max=sums.shape[1] - 1)
+    size = sums.gather(1, block)
+    share = (target - (ends.gather(1, block) - size)) / size  # how far into its block, in [0, 1)
+    inside = blocks[torch.arange(rows, device=weights.device), block.squeeze(1)].double().cumsum(dim=1)
+    whole = inside[:, -1:]
+    aim = torch.minimum(share.clamp_(min=0) * whole, torch.nextafter(whole, torch.zeros_like(whole)))
+    return (block * BLOCK + torch.searchsorted(inside, aim, right=True)).squeeze(1)
 
 
 def stop_ids(policy: Policy, tokenizer: PreTrainedTokenizerBase) -> set[int]:

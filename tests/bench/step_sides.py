@@ -131,12 +131,11 @@ def ours(case: Case) -> None:
     folder = smollm_folder()
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
     tokenizer = AutoTokenizer.from_pretrained(folder)
-    policy = Policy(model, temperature=1.0).to(case.device)
-    accelerator = Accelerator(
-        cpu=case.device == "cpu", mixed_precision="bf16" if case.precision == "bf16" else "no"
-    )
+    precision = torch.bfloat16 if case.precision == "bf16" else torch.float32
+    policy = Policy(model, temperature=1.0, precision=precision).to(case.device)
+    accelerator = Accelerator(cpu=case.device == "cpu")
     reference = FrozenReference(policy) if case.kl else None
-    optimizer = torch.optim.AdamW(policy.parameters(), lr=1e-6, weight_decay=0.0)
+    optimizer = torch.optim.AdamW(policy.parameters(), lr=1e-6, weight_decay=0.0, fused=True)
     scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda _: 1.0)
     engine = LocalEngine(policy, tokenizer, decode_rows=case.decode_rows)
     engine.stop_ids = torch.tensor([], dtype=torch.long)  # every completion at its full length
@@ -149,7 +148,6 @@ def ours(case: Case) -> None:
         reference=reference,
         pad_id=pad_id(tokenizer),
     )
-    meter.wrap(engine, "_prefill", "prefill")
     meter.wrap(prepared, "forward", "forward")
     meter.wrap(accelerator, "backward", "backward")
     meter.wrap(optimizer, "step", "optimizer")

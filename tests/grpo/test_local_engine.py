@@ -117,13 +117,25 @@ def test_greedy_takes_the_likeliest_token_and_keeps_the_mode() -> None:
 
 
 def test_inverse_cdf_draws_the_distribution() -> None:
-    logprobs = torch.tensor([0.5, 0.0, 0.3, 0.2]).log().expand(4, -1)
-    drawn = invert_cdf(logprobs, torch.tensor([0.0, 0.49, 0.51, 0.999999], dtype=torch.float64))
+    shares = torch.tensor([0.5, 0.0, 0.3, 0.2])
+    drawn = invert_cdf(shares.expand(4, -1), torch.tensor([0.0, 0.49, 0.51, 0.999999], dtype=torch.float64))
     assert drawn.tolist() == [0, 0, 2, 3]
-    many = invert_cdf(logprobs[:1].expand(20000, -1), uniforms("key", "p", 0, 20000))
-    share = torch.bincount(many, minlength=4) / 20000
+    many = invert_cdf(shares.expand(20000, -1), uniforms("key", "p", 0, 20000))
     # three standard deviations of a share near one half of 20000 draws are 0.011
-    assert torch.allclose(share, torch.tensor([0.5, 0.0, 0.3, 0.2]), atol=0.011)
+    assert torch.allclose(torch.bincount(many, minlength=4) / 20000, shares, atol=0.011)
+
+
+def test_inverse_cdf_by_blocks_is_the_one_over_the_whole_vocabulary() -> None:
+    g = torch.Generator().manual_seed(0)
+    weights = torch.randn(500, 1000, generator=g).mul(4).exp()
+    weights[:, 200:700] = 0  # a whole block and parts of two others are empty
+    uniform = torch.rand(500, generator=g, dtype=torch.float64)
+    uniform[:3] = torch.tensor([0.0, 1 - 2**-53, 0.5])
+    cumulative = weights.double().cumsum(dim=1)
+    plain = torch.searchsorted(cumulative, (uniform * cumulative[:, -1])[:, None], right=True).squeeze(1)
+    drawn = invert_cdf(weights, uniform)
+    assert (drawn == plain.clamp(max=999)).float().mean() > 0.99  # all but draws within rounding of an edge
+    assert (weights.gather(1, drawn[:, None]) > 0).all()
 
 
 def test_uniform_numbers_depend_on_key_problem_and_index() -> None:

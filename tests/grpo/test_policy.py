@@ -10,7 +10,7 @@ from fakes import TOKENIZER, gpt2, llama, policy
 from torch import Tensor
 from transformers import Gemma2Config, Gemma2ForCausalLM, PreTrainedModel
 
-import grpo.policy
+import grpo.head
 from grpo.policy import Policy, check_head, token_batch
 from rewards.errors import ConfigError
 
@@ -91,20 +91,20 @@ def test_checkpointed_rows_equal_shared_prefixes() -> None:
         assert torch.allclose(a.grad, b.grad, atol=1e-4 * float(a.grad.abs().max()) + 1e-6)
 
 
-@pytest.mark.parametrize("rows_of_a_chunk", [1, 7])
-def test_trap_21_chunks_of_the_head_change_no_value_and_no_gradient(
-    rows_of_a_chunk: int, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("block", [1, 7])
+def test_trap_21_blocks_of_the_head_change_no_value_and_no_gradient(
+    block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     batch = token_batch(*rows(), 0)
-    whole, chunked = policy().eval(), policy().eval()
+    whole, parted = policy().eval(), policy().eval()
     a = whole(batch)
-    monkeypatch.setattr(grpo.policy, "CHUNK_ELEMENTS", rows_of_a_chunk * len(TOKENIZER))
-    b = chunked(batch)
     a.logprobs.square().sum().backward()
+    monkeypatch.setattr(grpo.head, "BLOCK", block)
+    b = parted(batch)
     b.logprobs.square().sum().backward()
     assert torch.allclose(a.logprobs, b.logprobs, atol=1e-6)
     assert torch.allclose(a.entropy, b.entropy, atol=1e-6)
-    for p, q in zip(whole.parameters(), chunked.parameters(), strict=True):
+    for p, q in zip(whole.parameters(), parted.parameters(), strict=True):
         assert p.grad is not None
         assert q.grad is not None
         assert torch.allclose(p.grad, q.grad, atol=1e-5 * float(p.grad.abs().max()) + 1e-7)

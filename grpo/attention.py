@@ -1,0 +1,186 @@
+"""Attention in which the rows of a prompt share its keys and values, for training and for decoding.
+
+Registered with transformers as an attention implementation, so that any model built on its attention
+interface runs on it unchanged. The layout of the tokens travels with the call (`rows=`); without one it is
+the library's scaled-dot-product attention.
+
+All tokens of a batch are one packed row: prompts first, then completions. Every matrix product of the model
+then runs over real tokens only, each prompt's once, and nothing of a cache stands in the way of activation
+checkpointing. Knows nothing of models, losses or sampling.
+
+Measured (SmolLM2-135M's shapes, one thread with bf16 dot products): in bf16 the products below take a quarter
+of the time of the library's fused kernel, forward and backward, because a kernel for few queries repacks all
+keys; in fp32 both take the same. Scores are recomputed in the backward pass, so none is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import sdpa_mask
+
+from rewards.errors import ConfigError
+
+IMPLEMENTATION = "shared_prompt"
+PLAIN_LAYERS = {"full_attention", "sliding_attention"}
+NO_MASK = torch.ones((1, 1, 1, 1), dtype=torch.bool)
+"""Four dimensions tell the library that a mask is ready; the layout is the real one."""
+
+
+class RowAttention(Protocol):
+    """Attends for one layer. query: (1, H, N, D); key, value: (1, K, N, D), H a multiple of K."""
+
+    def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, how: How) -> Tensor:
+        """(1, H, N, D)."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class How:
+    """scale: of the scores. window: a query sees so many positions, its own included; None is all."""
+
+    scale: float
+    window: int | None
+
+
+def shares_prompts(model: PreTrainedModel) -> bool:
+    """Whether every layer of the model is attention that this module can stand in for."""
+    settings = model.config.get_text_config().to_dict()
+    layers = set(settings.get("layer_types") or PLAIN_LAYERS)
+    capped = settings.get("attn_logit_softcapping") is not None
+    return model.is_backend_compatible() and layers <= PLAIN_LAYERS and not capped
+
+
+@dataclass(frozen=True, slots=True)
+class PackedRows:
+    """Prompts and the rows that continue them, as one packed row of tokens.
+
+    prompts: tokens of each prompt, in the order they are packed. rows: for each prompt, the tokens of each of
+    its rows; the rows follow the prompts in the same order.
+    """
+
+    prompts: tuple[int, ...]
+    rows: tuple[tuple[int, ...], ...]
+
+    def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, how: How) -> Tensor:
+        q, k, v = query[0], key[0], value[0]
+        outputs: list[Tensor] = []
+        start = 0
+        for n in self.prompts:
+            part = slice(start, start + n)
+            alone = (q[None, :, part], k[None, :, part], v[None, :, part])
+            outputs.append(causal_attention(*alone, k[:, :0], v[:, :0], how)[0])
+            start += n
+        before = 0
+        for prompt, lengths in zip(self.prompts, self.rows, strict=True):
+            n, shared = sum(lengths), slice(before, before + prompt)
+            if n:
+                own = [_rows_apart(x[:, start : start + n], lengths) for x in (q, k, v)]
+                out = causal_attention(own[0], own[1], own[2], k[:, shared], v[:, shared], how)
+                outputs.append(_rows_together(out, lengths))
+            start, before = start + n, before + prompt
+        return torch.cat(outputs, dim=1)[None]
+
+
+def _rows_apart(x: Tensor, lengths: Sequence[int]) -> Tensor:
+    """(H, N, D) -> (R, H, T, D), padded at the end: a causal query never sees what comes after it."""
+    if len(set(lengths)) == 1:
+        return x.unflatten(1, (len(lengths), lengths[0])).transpose(0, 1)
+    rows = [part.transpose(0, 1) for part in x.split(list(lengths), dim=1)]
+    return nn.utils.rnn.pad_sequence(rows, batch_first=True).transpose(1, 2)
+
+
+def _rows_together(x: Tensor, lengths: Sequence[int]) -> Tensor:
+    """(R, H, T, D) -> (H, N, D): undoes `_rows_apart`."""
+    if len(set(lengths)) == 1:
+        return x.transpose(0, 1).flatten(1, 2)
+    return torch.cat([row[:, :n] for row, n in zip(x, lengths, strict=True)], dim=1)
+
+
+def causal_attention(q: Tensor, k: Tensor, v: Tensor, shared_k: Tensor, shared_v: Tensor, how: How) -> Tensor:
+    """(R, H, T, D) of rows whose tokens follow a shared prompt of P tokens (P may be 0).
+
+    Args:
+        q: (R, H, T, D).
+        k: (R, K, T, D); H / K neighbouring query heads share a key head.
+        v: as k.
+        shared_k: (K, P, D) the prompt's.
+        shared_v: as shared_k.
+        how: scale and window.
+    """
+    keys = torch.cat([shared_k.expand(len(q), -1, -1, -1), k], dim=2)  # (R, K, P + T, D)
+    values = torch.cat([shared_v.expand(len(q), -1, -1, -1), v], dim=2)
+    seen = _seen(q.shape[2], shared_k.shape[1], how.window, q.device)
+    if q.dtype != torch.bfloat16 or q.device.type != "cpu":
+        return nn.functional.scaled_dot_product_attention(
+            q, keys, values, attn_mask=seen, scale=how.scale, enable_gqa=q.shape[1] != k.shape[1]
+        )
+    bias = torch.zeros(seen.shape, dtype=q.dtype).masked_fill_(~seen, -torch.inf)
+    if not torch.is_grad_enabled():
+        return _products(q * how.scale, keys, values, bias)
+    # the scores outweigh all else that a layer keeps, and cost little to make again
+    return checkpoint(
+        _products, q * how.scale, keys, values, bias, use_reentrant=False, preserve_rng_state=False
+    )
+
+
+def _products(q: Tensor, keys: Tensor, values: Tensor, bias: Tensor) -> Tensor:
+    """softmax(q keys^T + bias) values: q (R, H, T, D) scaled, keys (R, K, L, D), bias (T, L)."""
+    rows, heads, steps, depth = q.shape
+    groups = keys.shape[1]
+    queries = q.reshape(rows, groups, -1, depth)  # the heads that share a key head, one below the other
+    scores = (queries @ keys.transpose(-1, -2)).view(rows, heads, steps, -1).add_(bias)
+    shares = torch.softmax(scores, dim=-1).view(rows, groups, heads // groups * steps, -1)
+    return (shares @ values).view(q.shape)
+
+
+def _seen(steps: int, prompt: int, window: int | None, device: torch.device) -> Tensor:
+    """(T, P + T) bool, True where a query may look: not ahead of it, nor behind its window."""
+    at = torch.arange(prompt, prompt + steps, device=device)[:, None]
+    key = torch.arange(prompt + steps, device=device)
+    seen = key <= at
+    return seen if window is None else seen & (key > at - window)
+
+
+def _attend(
+    module: Any,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    scaling: float | None = None,
+    dropout: float = 0.0,
+    *,
+    rows: RowAttention | None = None,
+    sliding_window: int | None = None,
+    **others: Any,
+) -> tuple[Tensor, None]:
+    """The function transformers calls (its signature); the last axes of the result are (N, H, D)."""
+    if rows is None:
+        return sdpa_attention_forward(
+            module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **others
+        )
+    for name in ("softcap", "s_aux", "position_bias"):
+        if others.get(name) is not None:
+            raise ConfigError(
+                f"{type(module).__name__}: attention with {name} is not supported, choose another model"
+            )
+    scale = scaling if scaling is not None else query.shape[-1] ** -0.5
+    kind = query.device.type
+    if torch.is_autocast_enabled(kind):  # what the library's kernel would be given
+        dtype = torch.get_autocast_dtype(kind)
+        query, key, value = query.to(dtype), key.to(dtype), value.to(dtype)
+    with torch.autocast(kind, enabled=False):
+        out = rows.attend(module.layer_idx, query, key, value, How(scale, sliding_window))
+    return out.transpose(1, 2).contiguous(), None
+
+
+AttentionInterface.register(IMPLEMENTATION, _attend)
+AttentionMaskInterface.register(IMPLEMENTATION, sdpa_mask)
