@@ -130,14 +130,15 @@ def _single(text: str, answer_type: str, settings: EquivalenceSettings) -> Gold 
     return Gold(text, squeeze(text), type_of(parsed), parsed, count=count_of(parsed))
 
 
-def _several(texts: list[str], settings: EquivalenceSettings) -> Gold | Reason:
+def _several(texts: list[str], settings: EquivalenceSettings) -> Gold:
+    """Values that must all be given: a list in any order, or, where one is words, the words in this order."""
+    joined = ", ".join(texts)
     members: list[Answer] = []
     for text in texts:
         try:
             members.append(interpret(parse(text, settings, trusted=True)))
         except ValueError:
-            return Reason.INVALID_GOLD
-    joined = ", ".join(texts)
+            return Gold(joined, squeeze(joined), "text", count=len(texts))
     flat = [
         one
         for m in members
