@@ -7,6 +7,7 @@ import copy
 import torch
 from torch import Tensor
 
+from grpo.adapters import without_adapter
 from grpo.policy import Policy, TokenBatch
 
 
@@ -37,11 +38,10 @@ class AdapterReference:
         """(B, T) log-probs of the completion tokens under the base model."""
         training = self.policy.training
         self.policy.eval()
-        self.policy.model.disable_adapters()
         try:
-            return self.policy(batch).logprobs
+            with without_adapter(self.policy.model):
+                return self.policy(batch).logprobs
         finally:
-            self.policy.model.enable_adapters()
             self.policy.train(training)
 
 

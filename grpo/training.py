@@ -7,6 +7,7 @@ from pathlib import Path
 from accelerate import Accelerator
 from accelerate.utils import broadcast_object_list
 
+from grpo.adapters import save_adapter
 from grpo.coldstart import ColdStartSettings, cold_start, demonstrate
 from grpo.config import TrainConfig, cold_start_hash, config_hash, to_yaml
 from grpo.display import StepDisplay, print_headline, print_health
@@ -80,7 +81,10 @@ def _train(
     this.go()
     summary = RunSummary(config.steps, this.seconds, this.before, this.latest, this.last_reward)
     if run is not None:
-        materials.policy.model.save_pretrained(path / "model")
+        if config.model.lora_rank:
+            save_adapter(materials.policy.model, path / "model")
+        else:
+            materials.policy.model.save_pretrained(path / "model")
         materials.tokenizer.save_pretrained(path / "model")
         run.mark_finished(summary)
         print_headline(display.console, this.before, this.latest)
