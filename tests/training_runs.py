@@ -28,6 +28,7 @@ SECONDS = 300
 TINY = (
     "device=cpu",
     "steps=4",
+    "optim.warmup_steps=1",
     "model.hidden_size=64",
     "model.layers=2",
     "data.max_operand=39",
