@@ -32,8 +32,8 @@ class ArithmeticSettings:
     terms: int = 2
     train_size: int = 4000
     eval_size: int = 256
-    coldstart_size: int = 4000
-    slip_rate: float = 0.3
+    coldstart_size: int = 20000
+    slip_rate: float = 0.75
 
     def __post_init__(self) -> None:
         if self.max_operand < 1:
