@@ -45,12 +45,16 @@ def _same_constant(gold: Scalar, answer: Scalar) -> Scalar:
 
 
 def _is_added_constant(node: Node, name: str) -> bool:
-    """Whether a symbol stands once, to the first power, in one of several terms, as in y = y_p + c y_h."""
+    """Whether a symbol stands once, to the first power, in one of several terms, as in y = y_p + c y_h.
+
+    A function or a power must stand beside it: in a + c the letter is more likely a length than a constant.
+    """
     form = form_of(node)
     if not isinstance(form, Form) or len(form.num) < 2:
         return False
     powers = [(key, power) for mono in form.num for key, power in mono if f"x{name}" in key]
-    return powers == [(f"x{name}", 1)]
+    curved = any(key[0] == "@" or power != 1 for mono in form.num for key, power in mono)
+    return curved and powers == [(f"x{name}", 1)]
 
 
 def _degrees(gold: Scalar, answer: Scalar, rules: Rules) -> Verdict3:
