@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Literal
 
 from real_outputs import Output, read_outputs
-from rewards.verifiers.accuracy import AccuracyVerifier
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from rewards.format import FormatSpec
 from rewards.types import Problem, Sample, Score, Verdict
+from rewards.verifiers.accuracy import AccuracyVerifier
 
 SETTLED = Path(__file__).with_name("settled_outputs.jsonl")
 MOST_WRONG = 0.005
