@@ -34,8 +34,15 @@ from rewards.verifiers.equivalence.nodes import (
     num,
     walk,
 )
-from rewards.verifiers.equivalence.probe import number
-from rewards.verifiers.equivalence.reals import REAL_LINE, from_points, intersect, interval, subtract, unite
+from rewards.verifiers.equivalence.reals import (
+    REAL_LINE,
+    from_points,
+    intersect,
+    interval,
+    place,
+    subtract,
+    unite,
+)
 from rewards.verifiers.equivalence.relations import related
 
 
@@ -219,7 +226,7 @@ def _set_of_one(answer: Answer) -> Answer:
 
 def _orderable(*sets: Reals) -> bool:
     ends = [end for one in sets for piece in one.pieces for end in (piece.low, piece.high)]
-    return all(_is_infinite(end) or number(end) is not None for end in ends)
+    return all(place(end) is not None for end in ends)
 
 
 def as_reals(answer: Answer) -> Reals | None:
