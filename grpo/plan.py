@@ -54,7 +54,8 @@ def plan_rows(config: TrainConfig, materials: Materials) -> list[tuple[str, str,
     batch_tokens = config.optim.micro_batch_rows * width
     per_token = settings.hidden_size * (2 if config.model.gradient_checkpointing else 34)
     activations = 4 * settings.num_hidden_layers * per_token * batch_tokens
-    states = 4 * (weights * copies + trained * 3)
+    learners = 2 if config.algorithm.value is not None else 1  # the value model is another of the same size
+    states = 4 * (weights * (copies + learners - 1) + trained * 3 * learners)
     return [
         (
             "training problems",
@@ -80,7 +81,7 @@ def plan_rows(config: TrainConfig, materials: Materials) -> list[tuple[str, str,
         (
             "memory: weights and optimiser",
             f"{states / GIB:.2f} GiB",
-            f"fp32, {copies} copies of the weights, AdamW",
+            f"fp32, {copies + learners - 1} copies of the weights, AdamW for {learners}",
         ),
         ("memory: decode cache", f"{cache / GIB:.2f} GiB", "fp32 keys and values at the limit"),
         ("memory: one backward pass", f"{activations / GIB:.2f} GiB", "estimate of the activations kept"),

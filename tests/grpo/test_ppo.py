@@ -312,7 +312,7 @@ def test_a_killed_run_equals_one_left_alone(tmp_path: Path, program_env: Mapping
     # warm-up, weights, optimiser and coefficient of both models must all be in the checkpoint
     run = (
         "algorithm=ppo_penalty",
-        "steps=8",
+        "steps=5",
         "checkpoint.every=1",
         "optim.warmup_steps=2",
         "optim.schedule=cosine",
@@ -322,7 +322,7 @@ def test_a_killed_run_equals_one_left_alone(tmp_path: Path, program_env: Mapping
     trainer = Trainer(tmp_path, program_env)
     with trainer.started(*run) as process:
         assert wait_for(
-            lambda: any(p.read_bytes().count(b"\n") > 3 for p in trainer.output.glob("*/metrics.jsonl")),
+            lambda: any(p.read_bytes().count(b"\n") > 2 for p in trainer.output.glob("*/metrics.jsonl")),
             process,
         )
         os.killpg(process.pid, signal.SIGKILL)
@@ -332,14 +332,14 @@ def test_a_killed_run_equals_one_left_alone(tmp_path: Path, program_env: Mapping
     left_alone = trainer.finish(*run, output=tmp_path / "left_alone")
     assert_same_run(killed, left_alone)
     states = [
-        torch.load(run / "checkpoints" / "step_000008" / "training.pt", weights_only=True)["critic"]
+        torch.load(run / "checkpoints" / "step_000005" / "training.pt", weights_only=True)["critic"]
         for run in (killed, left_alone)
     ]
     assert states[0]["weights"].keys() == states[1]["weights"].keys()
     for name, weight in states[0]["weights"].items():
         assert torch.equal(weight, states[1]["weights"][name]), name
     lines = metrics_of(left_alone)[1:]
-    assert all(unexplained(line) == [] for line in lines)
+    assert all(unexplained(line.keys() - {"step"}) == [] for line in lines)
     assert all(line["critic/grad_norm"] > 0 for line in lines)
     assert lines[0]["critic/value_mean"] == 0
     assert lines[-1]["critic/value_mean"] != 0
@@ -356,4 +356,4 @@ def test_one_completion_a_prompt_is_enough(tmp_path: Path, program_env: Mapping[
     for line in metrics_of(run)[1:]:
         assert line["grad_norm"] > 0
         assert line["advantages/zero_frac"] == 0
-        assert unexplained(line) == []
+        assert unexplained(line.keys() - {"step"}) == []
