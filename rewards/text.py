@@ -33,6 +33,7 @@ _ZERO_WIDTH = "\u00ad\u200b-\u200f\u2060\ufeff"
 _HIDDEN_ENDS = re.compile(f"^[{_ZERO_WIDTH}\\s]+|[{_ZERO_WIDTH}\\s]+$")
 # Zero-width characters, direction overrides (which change what is shown) and tag characters.
 _HIDDEN_INSIDE = re.compile(f"[{_ZERO_WIDTH}\u202a-\u202e\u2066-\u206f\U000e0000-\U000e007f]")
+_PERCENT = re.compile(r"[\s$}]*(?:\\?%|percent\b|pct\b)")
 _SPACE = r"(?:[\s$.*]|\\[()\[\],;]|\\q?quad\b)*"
 _BETWEEN_BOXES = re.compile(
     rf"{_SPACE}(?:\\text\{{\s*)?(,|;|and\b|or\b)(?:\s*\}})?{_SPACE}(?:(?:and|or)\b)?{_SPACE}"
@@ -51,10 +52,15 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What the gold is: its kind decides how loose text is read, values how many results are required."""
+    """What the gold is: its kind decides how loose text is read, values how many results are required.
+
+    percent: the gold has a percent sign, so that one behind the box belongs to the answer; without, the box
+    leaves the sign out on purpose.
+    """
 
     kind: Kind = "math"
     values: int = 1
+    percent: bool = False
 
 
 def extract_answer(
@@ -112,6 +118,8 @@ def _boxed(region: str, settings: ExtractionSettings, wanted: Wanted) -> Extract
         return closing
     together = _boxes_together(region, boxes, wanted.values)
     contents = dict.fromkeys(_unboxed(box) for box in together)
+    if wanted.percent and len(together) == 1 and (sign := _PERCENT.match(region, last.end)):
+        return Extraction(f"{next(iter(contents))}\\%", Rung.BOX, None, (last.start, sign.end()))
     return Extraction(", ".join(contents), Rung.BOX, None, (together[0].start, last.end))
 
 

@@ -146,7 +146,8 @@ def wanted_from(gold: Gold) -> Wanted:
     """What extraction has to look for, given what the gold is."""
     if gold.answer_type == "choice":
         return Wanted("choice")
-    return Wanted("text" if gold.answer_type == "text" else "math", gold.count)
+    kind = "text" if gold.answer_type == "text" else "math"
+    return Wanted(kind, gold.count, percent=gold.text.endswith(("%", "percent", "pct")))
 
 
 def _decision(outcome: Outcome) -> Decision | Outcome:

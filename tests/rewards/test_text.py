@@ -48,7 +48,8 @@ def test_the_table(case: dict[str, Any]) -> None:
         case["text"], case.get("prefill", ""), case.get("question", ""), case.get("truncated", False)
     )
     settings = ExtractionSettings(mode=case.get("mode", "lenient"))
-    found = extract_answer(source, spec, settings, Wanted(case.get("kind", "math"), case.get("values", 1)))
+    wanted = Wanted(case.get("kind", "math"), case.get("values", 1), case.get("percent", False))
+    found = extract_answer(source, spec, settings, wanted)
     assert (found.answer, found.rung, found.reason) == (case["answer"], case["rung"], case.get("reason"))
 
 
