@@ -108,6 +108,7 @@ def _trainable(
         [parameter for parameter in module.parameters() if parameter.requires_grad],
         lr=config.optim.learning_rate * learning_rate_ratio,
         weight_decay=config.optim.weight_decay,
+        fused=True,  # one pass in place; the default makes several temporary copies of all weights
     )
     scheduler = get_scheduler(
         _SCHEDULES[config.optim.schedule],

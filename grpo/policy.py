@@ -175,20 +175,24 @@ class Policy(nn.Module):
 
         For many short calls in a row, as decoding makes. Changes no result; training must wait until after.
         """
-        if self.precision == torch.float32:
-            yield
-            return
-        matrices = [m.weight for m in self.model.get_decoder().modules() if isinstance(m, nn.Linear)]
+        matrices = self._matrices()
         kept = [weight.data for weight in matrices]
         try:
             self._held_head = self.head.weight.detach().to(self.precision)
-            for weight in matrices:
-                weight.data = weight.data.to(self.precision)
+            self.freeze_in_precision()
             yield
         finally:
             self._held_head = None
             for weight, full in zip(matrices, kept, strict=True):
                 weight.data = full
+
+    def freeze_in_precision(self) -> None:
+        """Keeps the layers' matrices in the precision alone, for a policy that is never trained."""
+        for weight in self._matrices():
+            weight.data = weight.data.to(self.precision)
+
+    def _matrices(self) -> list[nn.Parameter]:
+        return [m.weight for m in self.model.get_decoder().modules() if isinstance(m, nn.Linear)]
 
     def arithmetic(self) -> torch.autocast:
         """The precision that the model computes in."""

@@ -12,10 +12,11 @@ from grpo.policy import Policy, TokenBatch
 
 
 class FrozenReference:
-    """A copy of the policy at the moment of construction (or of the last `reset`)."""
+    """A copy of the policy at the moment of construction (or of the last `reset`), in its precision."""
 
     def __init__(self, policy: Policy) -> None:
         self.policy = copy.deepcopy(policy).eval().requires_grad_(False)
+        self.policy.freeze_in_precision()
 
     @torch.no_grad()
     def logprobs(self, batch: TokenBatch) -> Tensor:

@@ -65,8 +65,9 @@ class TrainRow:
 class UpdateSettings:
     """aggregation: a name of grpo.batch. max_length: the completion limit in tokens, used by `constant`.
 
-    micro_batch_rows: rows of one backward pass; changes memory, not the gradient. updates_per_rollout:
-    optimiser steps on the same rows (mu of the paper). keep_silent: groups without any advantage are still
+    micro_batch_rows, micro_batch_tokens: the most rows and completion tokens of one backward pass (None: any
+    number of tokens); they change memory, not the gradient. updates_per_rollout: optimiser steps on the same
+    rows (mu of the paper). keep_silent: groups without any advantage are still
     trained on for their KL and entropy terms.
     """
 
@@ -76,6 +77,7 @@ class UpdateSettings:
     updates_per_rollout: int
     max_grad_norm: float
     keep_silent: bool = False
+    micro_batch_tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +122,11 @@ class Updater:
         ).float()
         kept = [i for i in self._moving(rows) if lengths[i] > 0]
         batches = micro_batches(
-            [len(row.token_ids) for row in rows], index.tolist(), kept, self.settings.micro_batch_rows
+            [len(row.token_ids) for row in rows],
+            index.tolist(),
+            kept,
+            self.settings.micro_batch_rows,
+            tokens=self.settings.micro_batch_tokens,
         )
         if sum_over_ranks(self.accelerator, [len(kept)]) == [0]:
             return {"loss": 0.0, "grad_norm": 0.0, "update/skipped": 1.0}
@@ -225,20 +231,30 @@ class _MicroBatch:
 
 
 def micro_batches(
-    lengths: Sequence[int], prompt_index: Sequence[int], kept: Sequence[int], rows: int
+    lengths: Sequence[int],
+    prompt_index: Sequence[int],
+    kept: Sequence[int],
+    rows: int,
+    *,
+    tokens: int | None = None,
 ) -> list[list[int]]:
-    """Splits the kept rows into batches of at most `rows`, rows of a prompt together.
+    """Splits the kept rows into batches of at most `rows` rows and `tokens` completion tokens.
 
-    Prompts with long rows first.
-
-    Neighbours share their prompt's forward and pad each other little; the largest batch comes first, so that
-    a limit too high for the memory shows at once.
+    A single row may be longer than that. Rows of a prompt stay together, for they share its forward; prompts
+    with long rows come first, so that a limit too high for the memory shows at once.
     """
     longest: dict[int, int] = {}
     for i in kept:
         longest[prompt_index[i]] = max(longest.get(prompt_index[i], 0), lengths[i])
-    order = sorted(kept, key=lambda i: (-longest[prompt_index[i]], prompt_index[i], -lengths[i], i))
-    return [order[start : start + rows] for start in range(0, len(order), rows)]
+    batches: list[list[int]] = []
+    room = 0
+    for i in sorted(kept, key=lambda i: (-longest[prompt_index[i]], prompt_index[i], -lengths[i], i)):
+        if not batches or len(batches[-1]) == rows or (tokens is not None and lengths[i] > room):
+            batches.append([])
+            room = tokens or 0
+        batches[-1].append(i)
+        room -= lengths[i]
+    return batches
 
 
 def _over_updates(name: str, values: Sequence[float]) -> float:

@@ -85,8 +85,9 @@ def flops(case: dict[str, Any], prompt_tokens: int, side: str) -> dict[str, floa
     rows = case["prompts"] * group
     prompt = prompt_tokens / case["prompts"]
     scored = rows * new
-    if side == "ours":
-        run = prompt_tokens + rows * (new - 1)
+    if side == "ours":  # a prompt runs once for each backward pass that holds rows of it
+        passes = max(1.0, group / max(1, case["train_tokens"] // new))
+        run = passes * prompt_tokens + rows * (new - 1)
         pairs = attention(prompt_tokens, prompt / 2) + attention(scored, prompt + new / 2)
         heads, again = scored, 2 * HEAD * scored
         prefill = prompt_tokens
@@ -114,11 +115,12 @@ def ideal(case: dict[str, Any], prompt_tokens: int, rates: dict[str, float]) -> 
     rows = case["prompts"] * case["group"]
     cache = 2 * LAYERS * KV_WIDTH * width * (prompt_tokens + rows * case["tokens"] / 2)
     batches = max(1, rows // case["decode_rows"])
+    passes = rows * case["tokens"] / case["train_tokens"]
     moved = {
         "rollout": case["tokens"] * (weights * batches + cache),
-        "reference": weights if case["kl"] else 0.0,
-        "forward": weights * rows / case["train_rows"],
-        "backward": 3 * weights * rows / case["train_rows"],
+        "reference": weights * passes if case["kl"] else 0.0,
+        "forward": weights * passes,
+        "backward": 3 * weights * passes,
         "optimizer": 28 * (BODY + HEAD),  # reads weight, gradient, two moments; writes weight, two moments
     }
     work = flops(case, prompt_tokens, "ours") | {"optimizer": 0.0}
@@ -213,7 +215,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--trl-micro-rows", type=int, default=64, help="TRL's per_device_train_batch_size")
     parser.add_argument("--trl-no-checkpointing", action="store_true")
     parser.add_argument("--decode-rows", type=int, default=64)
-    parser.add_argument("--train-rows", type=int, default=8)
+    parser.add_argument("--train-tokens", type=int, default=512, help="completion tokens of a backward pass")
     return parser.parse_args()
 
 
@@ -235,7 +237,7 @@ def main() -> None:
             "checkpointing": not options.trl_no_checkpointing,
             "micro_rows": options.trl_micro_rows,
             "decode_rows": options.decode_rows,
-            "train_rows": options.train_rows,
+            "train_tokens": options.train_tokens,
         }
         run(case, options, rates)
 

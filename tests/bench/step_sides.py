@@ -63,7 +63,7 @@ class Case:
     checkpointing: bool = True
     micro_rows: int = 64
     decode_rows: int = 64
-    train_rows: int = 8
+    train_tokens: int = 512
 
 
 @dataclass
@@ -142,7 +142,9 @@ def ours(case: Case) -> None:
     prepared, prepared_optimizer = accelerator.prepare(policy, optimizer)
     updater = Updater(
         Trainable(prepared, prepared_optimizer, scheduler),
-        UpdateSettings("sequence_mean", case.tokens, case.train_rows, 1, 1.0),
+        UpdateSettings(
+            "sequence_mean", case.tokens, case.group, 1, 1.0, micro_batch_tokens=case.train_tokens
+        ),
         LossSettings(kl_coefficient=case.kl),
         accelerator=accelerator,
         reference=reference,

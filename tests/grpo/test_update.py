@@ -182,3 +182,11 @@ def test_micro_batches_keep_prompts_together_and_lose_no_row() -> None:
     batches = micro_batches([3, 9, 2, 5, 1, 7], [0, 0, 1, 1, 2, 2], [0, 1, 2, 3, 5], 2)
     assert batches == [[1, 0], [5, 3], [2]]
     assert sorted(i for batch in batches for i in batch) == [0, 1, 2, 3, 5]
+
+
+def test_micro_batches_hold_at_most_so_many_tokens_unless_a_row_is_longer() -> None:
+    # prompt 0: 30, 4, 4; prompt 1: 6, 5, 5. The row of 30 is alone; 4 + 4 leaves room for no row of 6
+    lengths, prompts = [4, 30, 4, 5, 6, 5], [0, 0, 0, 1, 1, 1]
+    assert micro_batches(lengths, prompts, range(6), 8, tokens=12) == [[1], [0, 2], [4, 3], [5]]
+    assert micro_batches(lengths, prompts, range(6), 8) == [[1, 0, 2, 4, 3, 5]]
+    assert micro_batches(lengths, prompts, range(6), 1, tokens=12) == [[1], [0], [2], [4], [3], [5]]
