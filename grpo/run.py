@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
 
 import torch
 from accelerate import Accelerator
@@ -81,12 +80,9 @@ class Run:
     def _step(self, step: int, writer: MetricsWriter | None) -> None:
         self._phase(f"step {step}: rollout, scores, update")
         result = self.session.loop.step(step, self._prompts(step), lambda round_: self._reserve(step, round_))
+        self._keep_rollouts(step, result)
         rows = self._rows(result)
         metrics = self._metrics(result, rows)
-        broken = is_broken(metrics)
-        self._keep_rollouts(step, broken)
-        if broken and self.config.optim.on_nonfinite == "stop":
-            self._stop(step, writer, metrics, rows)
         if self._is_due(step, self.config.eval.every):
             self.latest = self._measure(step)
             metrics |= self.latest
@@ -101,32 +97,24 @@ class Run:
         if self._is_due(step, self.config.checkpoint.every):
             self._save(step)
 
-    def _keep_rollouts(self, step: int, broken: bool) -> None:
-        """Writes what all ranks sampled in the step, where asked for or worth a look."""
-        sampled = self.session.recorder.take()
+    def _keep_rollouts(self, step: int, result: StepResult) -> None:
+        """Writes what all ranks sampled, where asked for or where an update broke; that may end the run.
+
+        Raises:
+            EngineError: the loss or the gradient was not finite, with optim.on_nonfinite=stop.
+        """
+        sampled, broken = self.session.recorder.take(), is_broken(result.metrics)
         if self.config.rollout.dump or broken:
             everywhere: list[RolloutGroup] = gather_object(sampled)
             if self.accelerator.is_main_process:
                 write_rollouts(self.directory / FOLDER, step, everywhere)
-
-    def _stop(
-        self,
-        step: int,
-        writer: MetricsWriter | None,
-        metrics: dict[str, float],
-        rows: Sequence[Sequence[CompletionRow]],
-    ) -> NoReturn:
-        """Leaves the step on the disk and ends the run on every rank."""
-        self._write(writer, step, metrics)
-        if writer is not None:
-            writer.write_completions(step, [row for group in rows for row in group])
-            writer.close()
-        raise EngineError(
-            f"step {step}: {', '.join(f'{name} {metrics[name]:g}' for name in LOSSES if name in metrics)}: "
-            "not finite, the update was left out. Its rollouts are in "
-            f"{step_file(self.directory / FOLDER, step)}. Lower "
-            "optim.learning_rate, or go on after such updates with optim.on_nonfinite=skip"
-        )
+        if broken and self.config.optim.on_nonfinite == "stop":
+            values = [f"{name} {result.metrics[name]:g}" for name in LOSSES if name in result.metrics]
+            raise EngineError(
+                f"step {step}: {', '.join(values)}: not finite, the update was left out. Its rollouts are in "
+                f"{step_file(self.directory / FOLDER, step)}. Lower optim.learning_rate, or go on after such "
+                "updates with optim.on_nonfinite=skip"
+            )
 
     def _is_due(self, step: int, every: int) -> bool:
         return step == self.config.steps or (every > 0 and step % every == 0)

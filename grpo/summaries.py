@@ -120,13 +120,15 @@ def summarise_advantages(advantages: Sequence[float]) -> dict[str, float]:
     """Spread of a step's advantages, one per completion."""
     if not advantages:
         return {}
-    return {
-        "advantages/mean": statistics.fmean(advantages),
-        "advantages/std": statistics.stdev(advantages) if len(advantages) > 1 else 0.0,
+    found = {
         "advantages/min": min(advantages),
         "advantages/max": max(advantages),
         "advantages/zero_frac": sum(advantage == 0 for advantage in advantages) / len(advantages),
     }
+    if math.isfinite(found["advantages/min"]) and math.isfinite(found["advantages/max"]):
+        found["advantages/mean"] = statistics.fmean(advantages)
+        found["advantages/std"] = statistics.stdev(advantages) if len(advantages) > 1 else 0.0
+    return found
 
 
 def summarise_step(groups: Sequence[Sequence[CompletionRow]]) -> dict[str, float]:

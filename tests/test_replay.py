@@ -10,8 +10,8 @@ from training_runs import Trainer, assert_same_run, metrics_of, run_folders, sum
 
 REFUSED = 2
 SHORT = ("steps=3", "optim.warmup_steps=1")
-INFINITE = (*SHORT, "reward=verifiable", "algorithm=dr_grpo", "reward.components.accuracy.weight=1e60")
-"""Unscaled advantages of 1e60 have no float32: the gradient of the first mixed group is not finite."""
+INFINITE = (*SHORT, "reward=verifiable", "algorithm=dr_grpo", "reward.components.accuracy.weight=1e38")
+"""Unscaled advantages near 1e38: the squares of the first mixed group's gradient have no float32."""
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def test_a_run_replayed_from_its_own_rollouts_is_the_same_run(trainer: Trainer) 
     assert_same_run(first, again)
     assert not (again / "rollouts").exists()
 
-    other = trainer.finish(replay, *SHORT, "reward=format")  # the same samples, paid otherwise
+    other = trainer.finish(replay, *SHORT, "reward=random")  # the same samples, paid otherwise
     assert metrics_of(other)[1]["completions/mean_length"] == metrics_of(first)[1]["completions/mean_length"]
     assert metrics_of(other)[1]["reward"] != metrics_of(first)[1]["reward"]
     assert metrics_of(other)[3]["sampling/sampling_logp_difference/mean"] > 0
@@ -47,10 +47,8 @@ def test_a_gradient_that_is_not_finite_stops_the_run(trainer: Trainer) -> None:
     assert done.returncode == REFUSED, done.stdout + done.stderr
     assert "not finite, the update was left out" in done.stderr
     (run,) = run_folders(trainer.output)
-    last = metrics_of(run)[-1]
-    assert not math.isfinite(last["grad_norm"])
     (kept,) = (run / "rollouts").iterdir()
-    assert kept.name == f"step_{int(last['step']):06d}.parquet"
+    assert kept.name == f"step_{int(metrics_of(run)[-1]['step']) + 1:06d}.parquet"
     assert str(kept) in done.stderr
     assert not (run / "summary.json").exists()
 

@@ -193,6 +193,8 @@ def test_advantages() -> None:
     }
     assert summarise_advantages([2.0])["advantages/std"] == 0.0
     assert summarise_advantages([]) == {}
+    odd = summarise_advantages([math.inf, -math.inf, 0.0, 1.0])  # of a step whose update is left out
+    assert odd == {"advantages/min": -math.inf, "advantages/max": math.inf, "advantages/zero_frac": 0.25}
 
 
 def test_every_name_written_is_explained() -> None:
