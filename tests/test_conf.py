@@ -15,6 +15,7 @@ import conf
 from data_prep.run import PROGRAM as DATA_PREP
 from grpo.algorithm import AlgorithmConfig
 from grpo.config import TRAIN, config_hash, to_yaml
+from grpo.evaluate_config import EVALUATE
 from rewards.audit_config import AUDIT
 from rewards.build import build, build_scorer
 from rewards.config import SCORER, Program
@@ -24,11 +25,12 @@ from rewards.score_config import SCORE
 CONF = Path(conf.__file__).parent
 FILES = sorted(CONF.rglob("*.yaml"))
 PROGRAMS: dict[str, Program[Any]] = {
-    program.config_name: program for program in (TRAIN, SCORE, SCORER, DATA_PREP, AUDIT)
+    program.config_name: program for program in (TRAIN, SCORE, SCORER, DATA_PREP, AUDIT, EVALUATE)
 }
 NEEDED = {
     "audit": ["data=jsonl", "data.path=problems.jsonl"],
     "score": ["input=in.jsonl", "output=out.jsonl"],
+    "evaluate": ["model.path=some/model"],
     "data_prep": ["dataset=arithmetic", "output=sums"],
 }
 """What a program cannot do without."""
