@@ -25,9 +25,9 @@ from rewards.verifiers.equivalence.equations import same_inequality
 from rewards.verifiers.equivalence.forms import Form
 from rewards.verifiers.equivalence.nodes import Call, Group, Node, Op, Sym, symbols
 from rewards.verifiers.equivalence.quantities import same_quantity
+from rewards.verifiers.equivalence.reals import as_reals
 from rewards.verifiers.equivalence.rules import SLOW, Rules, Verdict3, both
 from rewards.verifiers.equivalence.scalars import as_decimal, form_of, is_unevaluated
-from rewards.verifiers.equivalence.structure import as_reals
 
 
 def equal(gold: Answer, answer: Answer, rules: Rules, *, top: bool = True) -> Verdict3:

@@ -23,8 +23,9 @@ from rewards.verifiers.equivalence.answers import (
 from rewards.verifiers.equivalence.nodes import Const, symbols
 from rewards.verifiers.equivalence.normalise import clean, squeeze, words_of
 from rewards.verifiers.equivalence.parse import parse
+from rewards.verifiers.equivalence.reals import as_reals
 from rewards.verifiers.equivalence.settings import MAX_CHARS, EquivalenceSettings
-from rewards.verifiers.equivalence.structure import as_reals, interpret
+from rewards.verifiers.equivalence.structure import interpret
 
 _BOX = re.compile(r"\\(?:boxed|fbox)\s*\{")
 _TAG = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from math import inf
 
-from rewards.verifiers.equivalence.answers import Piece, Reals
+from rewards.verifiers.equivalence.answers import Answer, Items, Piece, Reals, Scalar
 from rewards.verifiers.equivalence.nodes import Const, Node, neg
 from rewards.verifiers.equivalence.probe import number
 
@@ -37,6 +37,23 @@ def from_points(points: list[Node]) -> Reals:
     if any(place(point) is None for point in points):
         return Reals(tuple(pieces))
     return _tidy(pieces)
+
+
+def as_reals(answer: Answer) -> Reals | None:
+    """The answer as a set of reals, where it can be one: an interval's brackets, a finite set of numbers."""
+    match answer:
+        case Reals():
+            return answer
+        case Items(shape="round" | "square", members=(Scalar(node=low), Scalar(node=high))):
+            closed = answer.shape == "square"
+            return Reals((Piece(low, high, closed, closed),), brackets=True)
+        case Items(shape="set", members=members):
+            nodes = [m.node for m in members if isinstance(m, Scalar)]
+            return from_points(nodes) if len(nodes) == len(members) else None
+        case Scalar(node=Const(name="empty")):
+            return Reals(())
+        case _:
+            return None
 
 
 def place(end: Node) -> float | None:

@@ -13,6 +13,7 @@ from rewards.verifiers.equivalence.answers import (
     Ordered,
     Scalar,
 )
+from rewards.verifiers.equivalence.chains import contradict, differ, is_closed, is_work
 from rewards.verifiers.equivalence.cursor import ParseError
 from rewards.verifiers.equivalence.forms import Form
 from rewards.verifiers.equivalence.nodes import (
@@ -31,11 +32,9 @@ from rewards.verifiers.equivalence.nodes import (
 )
 from rewards.verifiers.equivalence.probe import number
 from rewards.verifiers.equivalence.reals import REAL_LINE, from_points, interval, subtract
-from rewards.verifiers.equivalence.scalars import form_of, same_value
-from rewards.verifiers.equivalence.settings import EquivalenceSettings
+from rewards.verifiers.equivalence.scalars import form_of
 
 Read = Callable[[Node], Answer]
-_SETTINGS = EquivalenceSettings(allow_unevaluated=True)
 _ORDER = {"<": True, ">": True, "<=": False, ">=": False}
 """Relation -> strict?"""
 _FLIPPED = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}
@@ -95,12 +94,14 @@ def _equality(terms: tuple[Node, ...], read: Read) -> Answer:
     if not symbols(subject) and not _is_applied(subject) and _is_subject(last) and len(terms) == 2:
         subject, last = last, subject
     for middle in terms[1:-1]:
-        if not isinstance(middle, Sym) and _differ(middle, last):
+        if not isinstance(middle, Sym) and _contradict(middle, last, read):
             raise ParseError("a chain that contradicts itself")
     if not symbols(subject) and not symbols(last) and not _is_applied(subject):
-        if _differ(subject, last):
+        if _contradict(subject, last, read):
             raise ParseError("an equation that does not hold")
         return read(last)
+    if isinstance(subject, Group) and not _is_subject(subject):
+        raise ParseError("values on the left of an equation")
     if isinstance(subject, Ratio) or (isinstance(last, Group | Seq | Matrix | Op) and _names_set(last)):
         return Named(subject, read(last))
     if _is_subject(subject) and not (isinstance(subject, Sym) and subject.name in symbols(last)):
@@ -112,10 +113,11 @@ def _equality(terms: tuple[Node, ...], read: Read) -> Answer:
     return Equation(_difference(subject, last))
 
 
-def _differ(left: Node, right: Node) -> bool:
-    """True where both are single values, and not the same."""
-    forms = form_of(left), form_of(right)
-    return all(isinstance(form, Form) for form in forms) and same_value(left, right, _SETTINGS) is False
+def _contradict(left: Node, right: Node, read: Read) -> bool:
+    """True where the sides are not one value; only expressions are compared where symbols stand in them."""
+    if is_closed(left) and is_closed(right):
+        return not is_work(left, right) and contradict(read(left), read(right))
+    return differ(left, right)
 
 
 def _names_set(node: Node) -> bool:
@@ -132,8 +134,7 @@ def _approximate(ops: tuple[str, ...], terms: tuple[Node, ...], read: Read) -> A
     exact, rough = terms[cut], terms[-1]
     if cut == 0 and symbols(exact):
         return _equality((exact, rough), read)
-    a, b = number(exact), number(rough)
-    if a is not None and b is not None and abs(a - b) > 0.01 * max(abs(a), abs(b)):
+    if is_closed(exact) and is_closed(rough) and contradict(read(exact), read(rough), nearly=True):
         raise ParseError("an approximation that is far off")
     head = terms[: cut + 1]
     return _equality(head, read) if len(head) > 1 else read(exact)

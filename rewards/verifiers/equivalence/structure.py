@@ -7,7 +7,6 @@ from rewards.verifiers.equivalence.answers import (
     Items,
     Named,
     Ordered,
-    Piece,
     Reals,
     Scalar,
     Table,
@@ -36,7 +35,7 @@ from rewards.verifiers.equivalence.nodes import (
 )
 from rewards.verifiers.equivalence.reals import (
     REAL_LINE,
-    from_points,
+    as_reals,
     intersect,
     interval,
     place,
@@ -227,20 +226,3 @@ def _set_of_one(answer: Answer) -> Answer:
 def _orderable(*sets: Reals) -> bool:
     ends = [end for one in sets for piece in one.pieces for end in (piece.low, piece.high)]
     return all(place(end) is not None for end in ends)
-
-
-def as_reals(answer: Answer) -> Reals | None:
-    """The answer as a set of reals, where it can be one: an interval's brackets, a finite set of numbers."""
-    match answer:
-        case Reals():
-            return answer
-        case Items(shape="round" | "square", members=(Scalar(node=low), Scalar(node=high))):
-            closed = answer.shape == "square"
-            return Reals((Piece(low, high, closed, closed),), brackets=True)
-        case Items(shape="set", members=members):
-            nodes = [m.node for m in members if isinstance(m, Scalar)]
-            return from_points(nodes) if len(nodes) == len(members) else None
-        case Scalar(node=Const(name="empty")):
-            return Reals(())
-        case _:
-            return None
