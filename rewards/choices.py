@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import re
 
+from rewards.prose import without_reference
+
 _WRAPPERS = re.compile(
     r"\\(?:text|textbf|mathrm|mathbf|mathsf|rm|bf|boxed|fbox|mbox|left|right)(?![A-Za-z])|[*_`\"'“”{}$~]"
 )
@@ -53,7 +55,7 @@ def announced_choice(text: str) -> tuple[str, ...]:
     In order: the last "the answer (option, choice) is X"; the last "X is correct"; the last "choose X" or "it
     must be X"; a text that starts with a label ("B) Paris") and lists no other; a last line that is a letter.
     """
-    bare = _bare(text)
+    bare = _bare(without_reference(text))
     found = _last_after(_STRONG, bare)
     if not found:
         named = [match[1] for match in _IS_CORRECT.finditer(bare)]

@@ -7,7 +7,6 @@ or denies its number gives none. Text in, candidate out; linear in the text.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 
 from rewards.extraction import Extraction, ExtractionSettings, Kind, Rung
 from rewards.marks import Mark, find_formulas, find_numbers, is_prose
@@ -23,7 +22,7 @@ _MARKER = re.compile(
 )
 # What a text says another's answer is: to the end of the sentence, decimal points aside.
 _REFERENCE = re.compile(
-    r"(?i)\b(?:the\s+)?(?:reference|golden|gold|ground[- ]truth|official)\s+answers?\b"
+    r"(?i)\b(?:the\s+)?(?:(?:reference|golden|gold|official)\s+(?:answer|solution|label)s?|ground[- ]truth)\b"
     r"(?:[^.。\n]|[.。](?!\s|$))*[.。]?"
 )
 _CLOSING = re.compile(r"(?i)\bfinal answer is:?\s*(?=\$|\\\()")
@@ -32,9 +31,26 @@ _AFTER_MARKER = re.compile(
 )
 _SENTENCE_END = re.compile(r"[.。](?=\s|$)|[;\n]|,?\s+(?:because|since|but|so|which|where)\b")
 _COPULA = re.compile(r"(?i)\b(?:is|are|be|was|equals?|namely|gives?|get)\b|[:=≈]")
-_DENIAL = re.compile(r"(?i)(?:\bnot|n[’']t|\bnever|\bthan|\bneither|\bnor)\s*$")
+_OPENERS = r"(?:[\s$*(\[]|\\[(\[])*"
+# A denial right before a value, "not 5", "cannot be equal to $x = 5", or at the start of an announcement.
+_DENIAL = re.compile(
+    r"(?i)(?:\b(?:not|cannot|never|than|neither|nor|different\s+from|anything\s+but|no\s+(?:more|longer))|n[’']t)\b"
+    rf"[\s,]*(?:(?:be|equals?|to|is|the|a)\s+){{0,4}}{_OPENERS}(?:[a-z]\w{{0,2}}(?:\([^()\n]{{0,8}}\))?\s*=\s*)?{_OPENERS}$"
+)
+_DENIED = re.compile(
+    r"(?i)(?:\w+ly\s+)?(?:not|never|neither|nor|unlikely|different\s+from|anything\s+but|no\s+(?:more|longer)|"
+    r"\w+er\s+than)\b"
+)
+_DENYING = re.compile(r"(?i)\b(?:not|never|nor|neither|cannot)\b|n[’']t\b")
 _OR = re.compile(r"(?i)\b(?:or|either|between)\b")
-_LIST_GAP = re.compile(r"(?i)[\s$*]*(,|;|/|,?\s*(?:and|or)\b)[\s$*]*(?:maybe|perhaps|possibly)?[\s$*]*")
+_LIST_GAP = re.compile(
+    r"(?i)(?:[\s$*)\]}]|\\right|\\[)\]}])*(,|;|/|,?\s*(?:and|or)\b)[\s$*]*(?:maybe|perhaps|possibly)?"
+    rf"(?:(?<=;)\s*{_OPENERS}[a-z]\w{{0,2}}\s*=)?{_OPENERS}"
+)
+_OFFER = re.compile(r"(?i)\b(?:candidates?|guess(?:es)?|possibilit(?:y|ies))\b")
+_HEDGES = re.compile(
+    r"(?i)(?:[\s$*(\[\\]|\b(?:about|around|approximately|exactly|equal|to|only|just|now|then|also|thus)\b)*"
+)
 _OPERATOR_BEFORE = re.compile(r"[-+*/^<>≤≥×÷·_\\{]\s*$")
 _OPERATOR_AFTER = re.compile(r"\s*(?:[*/^<>≤≥×÷·{\\]|[-+]\s*[\d(])")
 _NUMBER_WITH_WORDS = re.compile(r"[-+−$€£\s]*[0-9][0-9,.]*(?:\s*/\s*[0-9]+)?\s*(?:[^\W\d_]+\s*){0,3}")
@@ -44,7 +60,7 @@ _EMPHASIS = '*_`"“”'
 
 def loose_answer(text: str, settings: ExtractionSettings, kind: Kind) -> Extraction:
     """The candidate of the first rung that hits; spans are positions in text."""
-    text = _REFERENCE.sub(lambda quoted: " " * len(quoted[0]), text)
+    text = without_reference(text)
     found = _announced(text, kind) or _whole(text)
     if found is None and kind == "text":
         found = _short_text(text)
@@ -53,13 +69,18 @@ def loose_answer(text: str, settings: ExtractionSettings, kind: Kind) -> Extract
     return found or Extraction(None, Rung.NONE, Reason.NO_ANSWER)
 
 
+def without_reference(text: str) -> str:
+    """The text with what it says of another's answer blanked out."""
+    return _REFERENCE.sub(lambda quoted: " " * len(quoted[0]), text)
+
+
 def _concluded(text: str, *, numbers: bool) -> Extraction | None:
     """The later of the last formula and the last plain number in the last two paragraphs."""
     start = len(text.rstrip())
     for _ in range(2):
         start = max(0, text.rfind("\n\n", 0, start))
         start = len(text[:start].rstrip()) if start else 0
-    found = _last(find_formulas(text[start:]), Rung.FORMULA, start)
+    found = _last_formula(text, start, len(text), Rung.FORMULA)
     if not numbers:
         return found
     after = found.span[1] if found and found.span else start
@@ -92,6 +113,8 @@ def _announced(text: str, kind: Kind) -> Extraction | None:
         return None
     skipped = _AFTER_MARKER.match(text, marker.end())
     start = skipped.end() if skipped else marker.end()
+    if kind != "text" and (_DENYING.search(marker[0]) or _DENIED.match(text, start)):
+        return Extraction(None, Rung.ANNOUNCED, Reason.NO_ANSWER, marker.span())
     return _announcement(text, start, kind)
 
 
@@ -131,19 +154,51 @@ def _leading_formula(text: str, start: int, formula: Mark) -> Extraction:
 
 
 def _from_sentence(text: str, start: int, end: int) -> Extraction:
-    """A sentence of words: what follows its last "is", else its last formula, else its last number."""
-    copulas = [match.end() for match in _COPULA.finditer(text, start, end)]
+    """A sentence of words: the value that follows its last "is", else the only value it holds.
+
+    One of several values of a sentence, as a repeated question has them, is no answer.
+    """
+    formulas = [_moved(mark, start) for mark in find_formulas(text[start:end])]
+    values = _values(text, start, end, formulas)
+    copulas = [
+        match.end()
+        for match in _COPULA.finditer(text, start, end)
+        if not any(formula.start < match.start() < formula.end for formula in formulas)
+    ]
     for at in copulas[-1:]:
-        tail = text[at:end]
-        if is_visible_math(tail):
-            return Extraction(clean(tail), Rung.ANNOUNCED, None, (at, end))
-    found = _last(find_formulas(text[start:end]), Rung.ANNOUNCED, start)
-    if found is not None:
-        return found
+        if is_visible_math(text[at:end]):
+            return Extraction(clean(text[at:end]), Rung.ANNOUNCED, None, (at, end))
+        hedges = _HEDGES.match(text, at, end)
+        said = [mark for mark in values if mark.end > at]
+        if len(said) == 1 and hedges and said[0].start <= hedges.end():
+            values = said
+    if not values:
+        return Extraction(clean(text[start:end]), Rung.ANNOUNCED, None, (start, end))
+    if len({mark.content for mark in values}) > 1:
+        return Extraction(None, Rung.ANNOUNCED, Reason.AMBIGUOUS, (start, end))
+    if values[-1] in formulas:
+        return _last_formula(text, start, end, Rung.ANNOUNCED) or Extraction(None, Rung.ANNOUNCED)
     number = last_number(text[start:end], start)
-    if number is not None:
-        return Extraction(number.answer, Rung.ANNOUNCED, number.reason, number.span)
-    return Extraction(clean(text[start:end]), Rung.ANNOUNCED, None, (start, end))
+    assert number is not None, "the sentence holds a number"
+    return Extraction(number.answer, Rung.ANNOUNCED, number.reason, number.span)
+
+
+def _values(text: str, start: int, end: int, formulas: list[Mark]) -> list[Mark]:
+    """The values of a sentence in order: formulas, but for names beside numbers, and plain numbers."""
+    blank = text[start:end]
+    for formula in formulas:
+        blank = (
+            blank[: formula.start - start]
+            + " " * (formula.end - formula.start)
+            + blank[formula.end - start :]
+        )
+    numbers = [_moved(mark, start) for mark in find_numbers(blank)]
+    counted = [mark for mark in formulas if re.search(r"\d", mark.content or "")]
+    return sorted([*(counted or ([] if numbers else formulas)), *numbers], key=lambda mark: mark.start)
+
+
+def _moved(mark: Mark, offset: int) -> Mark:
+    return Mark(offset + mark.start, offset + mark.end, mark.content)
 
 
 def is_visible_math(text: str) -> bool:
@@ -184,14 +239,18 @@ def _short_text(text: str) -> Extraction | None:
     return Extraction(clean(stripped), Rung.WHOLE, None, (start, start + len(stripped)))
 
 
-def _last(marks: Iterable[Mark], rung: Rung, offset: int) -> Extraction | None:
-    """The content of the last mark; offset is added to its positions."""
-    last = None
-    for mark in marks:
-        last = mark
-    if last is None or last.content is None:
+def _last_formula(text: str, start: int, end: int, rung: Rung) -> Extraction | None:
+    """The last formula between two positions, or why it is none: one of several alternatives, or denied."""
+    formulas = [_moved(mark, start) for mark in find_formulas(text[start:end])]
+    if not formulas:
         return None
-    return Extraction(clean(last.content), rung, None, (offset + last.start, offset + last.end))
+    last = formulas[-1]
+    span = (last.start, last.end)
+    if _is_alternative(text, formulas):
+        return Extraction(None, rung, Reason.AMBIGUOUS, span)
+    if _DENIAL.search(text[max(start, last.start - 40) : last.start]):
+        return Extraction(None, rung, Reason.NO_ANSWER, span)
+    return Extraction(clean(last.content or ""), rung, None, span)
 
 
 def last_number(text: str, offset: int) -> Extraction | None:
@@ -223,6 +282,9 @@ def _is_alternative(text: str, numbers: list[Mark]) -> bool:
         return True
     if len(numbers) < 2:
         return False
+    line = max(text.rfind("\n", 0, last.start), text.rfind(". ", 0, last.start))
+    if _OFFER.search(text, max(0, line), numbers[-2].start):
+        return True
     gap = _LIST_GAP.fullmatch(text, numbers[-2].end, last.start)
     if gap is None:
         return False

@@ -12,7 +12,8 @@ n different boxes are these.
 
 What earns nothing by decision: an answer inside a thought that never closes; a last box or block that never
 closes or is empty (no falling back to an earlier one); more than `max_boxes` different boxes; numbers
-offered as alternatives; a denied answer ("not 42"); an answer with zero-width or direction marks inside.
+offered as alternatives; a denied answer ("not 42"); one of several values of a sentence, or of the question
+repeated; an answer with zero-width or direction marks inside.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ def extract_answer(
     start = answer_start(layout, spec)
     if start is None:
         return Extraction(None, Rung.NONE, Reason.UNCLOSED_THINK)
-    region = hide_quoted(layout.turn[start:])
+    region = _without_question(hide_quoted(layout.turn[start:]), source.question)
     found = _marked(region, spec, settings, wanted)
     if found is None:
         if source.truncated:
@@ -213,6 +214,15 @@ def _loose(region: str, settings: ExtractionSettings, kind: Kind) -> Extraction:
     if not letters:
         return Extraction(None, Rung.NONE, Reason.NO_ANSWER)
     return Extraction(", ".join(letters), Rung.CHOICE, None, (0, len(region)))
+
+
+def _without_question(region: str, question: str) -> str:
+    """The region with repetitions of a question in words blanked out, with or without its last sign."""
+    whole = question.strip()
+    bare = whole.rstrip("?:. ")
+    if len(bare) < _ECHO_MINIMUM or bare not in region or not is_prose(bare):
+        return region
+    return region.replace(whole, " " * len(whole)).replace(bare, " " * len(bare))
 
 
 def _without_echo(region: str, question: str) -> str:
