@@ -8,6 +8,7 @@ advantages or sampling.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -123,7 +124,7 @@ class Policy(nn.Module):
         self.temperature = temperature
         self.entropy_gradient = entropy_gradient
         self.precision = precision
-        self._held_head: Tensor | None = None
+        self._held: tuple[nn.Module, Tensor] | None = None
         self.shares_prompts = shares_prompts(model)
         if self.shares_prompts:
             model.set_attn_implementation(IMPLEMENTATION)
@@ -158,12 +159,13 @@ class Policy(nn.Module):
 
     def hidden_states(self, **inputs: Tensor | DynamicCache | RowAttention | bool) -> Tensor:
         """(B, T, H) last hidden states of the decoder below the head."""
+        decoder = self.model.get_decoder() if self._held is None else self._held[0]
         with self.arithmetic():
-            return self.model.get_decoder()(**inputs).last_hidden_state
+            return decoder(**inputs).last_hidden_state
 
     def logits(self, hidden: Tensor) -> Tensor:
         """(N, V) fp32 logits divided by the temperature, of (N, H) hidden states."""
-        weight = self.head.weight if self._held_head is None else self._held_head
+        weight = self.head.weight if self._held is None else self._held[1]
         logits = functional.linear(
             hidden.to(self.precision), weight.to(self.precision), self.head.bias
         ).float()
@@ -175,16 +177,19 @@ class Policy(nn.Module):
 
         For many short calls in a row, as decoding makes. Changes no result; training must wait until after.
         """
-        matrices = self._matrices()
-        kept = [weight.data for weight in matrices]
+        if self.precision == torch.float32:
+            yield
+            return
+        decoder = self.model.get_decoder()
+        # A twin of the modules over cast matrices and the same other parameters. The parameters themselves
+        # stay as they are: a change of their type would cut the hooks that average gradients over ranks.
+        memo = {id(p): p for p in decoder.parameters()}
+        memo |= {id(w): nn.Parameter(w.detach().to(self.precision), False) for w in self._matrices()}
         try:
-            self._held_head = self.head.weight.detach().to(self.precision)
-            self.freeze_in_precision()
+            self._held = copy.deepcopy(decoder, memo), self.head.weight.detach().to(self.precision)
             yield
         finally:
-            self._held_head = None
-            for weight, full in zip(matrices, kept, strict=True):
-                weight.data = full
+            self._held = None
 
     def freeze_in_precision(self) -> None:
         """Keeps the layers' matrices in the precision alone, for a policy that is never trained."""
