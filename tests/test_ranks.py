@@ -59,3 +59,15 @@ def test_a_rank_without_signal_does_not_keep_the_other_waiting(trainer: Trainer)
     assert len(signals) == 8
     assert any(first != second for first, second in signals)
     assert summary_of(run)["steps"] == 8
+
+
+def test_two_ranks_fit_one_value_model(trainer: Trainer) -> None:
+    options = ("algorithm=ppo_penalty", "steps=2", "optim.warmup_steps=1", "optim.micro_batch_rows=5")
+    alone = trainer.finish(*options)
+    together = run_on_two_ranks(trainer, trainer.folder / "together", *options)
+    one, two = (computed(run) for run in (alone, together))
+    names = ("grad_norm", "critic/loss", "critic/grad_norm", "critic/return_mean", "reward/kl")
+    for name in ("loss", "advantages/std", "advantages/max", "reward/kl_coefficient", *names):
+        assert two[1][name] == pytest.approx(one[1][name], abs=1e-5, rel=1e-4), name
+    assert two[2]["critic/value_mean"] == pytest.approx(one[2]["critic/value_mean"], abs=1e-4)
+    assert two[2]["critic/value_mean"] != 0

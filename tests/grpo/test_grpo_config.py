@@ -21,6 +21,13 @@ def refusal(*overrides: str) -> list[str]:
     ("overrides", "start", "remedy"),
     [
         (["rollout.group_size=1"], "rollout.group_size=1: expected >= 2", "because"),
+        (["rollout.group_size=0", "algorithm=ppo"], "rollout.group_size=0: expected", ">= 1"),
+        (
+            ["algorithm=ppo", "credit=process"],
+            "credit.source=process: with algorithm.baseline=value",
+            "set credit=outcome",
+        ),
+        (["algorithm.value.gamma=1"], "algorithm.value.gamma=1: algorithm.value is null here", "no settings"),
         (["rollout.prompts_per_step=0"], "rollout.prompts_per_step=0: expected", ">= 1"),
         (
             ["rollout.prompts_per_step=5000"],
@@ -29,7 +36,11 @@ def refusal(*overrides: str) -> list[str]:
         ),
         (["rollout.temperature=0"], "rollout.temperature=0.0: expected", "> 0"),
         (["optim.schedule=cosin"], "optim.schedule=cosin: expected one of", "did you mean 'cosine'?"),
-        (["optim.warmup_steps=80"], "optim.warmup_steps=80: expected fewer than steps=80", "peak"),
+        (
+            ["steps=80", "optim.warmup_steps=80"],
+            "optim.warmup_steps=80: expected fewer than steps=80",
+            "peak",
+        ),
         (["optim.learning_rate=nan"], "optim.learning_rate=nan: expected a finite number", "> 0"),
         (["max_failed_share=1.5"], "max_failed_share=1.5: expected", "<= 1"),
         (["device=gpu"], "device=gpu: expected auto, cpu, cuda or cuda:N", ""),
@@ -44,7 +55,11 @@ def refusal(*overrides: str) -> list[str]:
         (["data.path=x"], "data.path=x: sums are made on the spot", "use data=jsonl"),
         (["data.max_operand=null"], "data.max_operand=null: expected a number", ""),
         (["data.train_size=null"], "data.train_size=null: expected a number", ""),
-        (["data=gsm8k"], "coldstart.steps=400: data=gsm8k has no worked thoughts", "use model=hub"),
+        (
+            ["data=gsm8k", "coldstart.steps=400"],
+            "coldstart.steps=400: data=gsm8k has no worked thoughts",
+            "use model=hub",
+        ),
         (
             [*HUB, "data=gsm8k", "data.slip_rate=0.1"],
             "data.slip_rate=0.1: only data=arithmetic has it",
@@ -82,6 +97,10 @@ def test_settings_that_cannot_be_kept_are_refused_with_the_remedy(
 def test_several_conflicts_are_told_at_once() -> None:
     lines = refusal("rollout.group_size=1", "device=gpu", "data.path=x")
     assert [line.split("=")[0] for line in lines] == ["data.path", "rollout.group_size", "device"]
+
+
+def test_a_value_model_needs_no_group() -> None:
+    assert TRAIN.load(["algorithm=ppo", "rollout.group_size=1"]).rollout.group_size == 1
 
 
 def test_devices_that_exist_are_taken() -> None:
