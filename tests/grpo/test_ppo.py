@@ -15,6 +15,7 @@ from fakes import TOKENIZER, RuleScorer, gpt2, llama, policy, prompts
 from torch import Tensor
 from training_runs import Trainer, assert_same_run, metrics_of, run_folders, wait_for
 
+from grpo.adapters import add_adapter
 from grpo.advantager import Credited
 from grpo.collect import Collected, Collector, Timings
 from grpo.critic import Critic, CriticSettings, Episodes, episodes_of
@@ -112,6 +113,22 @@ def test_the_value_model_is_a_copy_without_the_vocabulary_that_values_everything
     own = {p.data_ptr() for p in values.parameters()}
     assert not own & {p.data_ptr() for p in owner.parameters()}
     assert isinstance(owner.model.get_output_embeddings(), torch.nn.Linear)
+
+
+def test_with_adapters_only_adapters_and_the_head_are_fitted() -> None:
+    pytest.importorskip("peft")
+    model = llama()
+    add_adapter(model, 2, 0)
+    values = ValueModel(policy(model))
+    fitted = {name for name, p in values.named_parameters() if p.requires_grad}
+    assert {name for name in fitted if "lora" not in name} == {"head.weight", "head.bias"}
+    before = copy.deepcopy(values.state_dict())
+    judge = critic(values, lr=0.1, updates=3)
+    judge.fit(rows(), judge.values(rows()), targets(rows()), torch.ones(7, dtype=torch.bool))
+    moved = {name for name, x in values.state_dict().items() if not torch.equal(x, before[name])}
+    assert moved <= fitted
+    assert any("lora" in name for name in moved)
+    assert "head.weight" in moved
 
 
 def test_values_are_the_same_in_micro_batches_of_any_size() -> None:
