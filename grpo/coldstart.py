@@ -11,7 +11,7 @@ import os
 import random
 import shutil
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -116,7 +116,7 @@ def imitate(
 
 def cold_start(
     policy: Policy,
-    demonstrations: Sequence[Demonstration],
+    demonstrations: Iterable[Demonstration],
     settings: ColdStartSettings,
     *,
     pad: int,
@@ -125,6 +125,8 @@ def cold_start(
 ) -> tuple[float, bool]:
     """Trains the policy in place, or loads what an equal cold start left in `cache`.
 
+    demonstrations are asked for only when there is nothing in the cache.
+
     Returns:
         The final loss, and whether it came from the cache.
     """
@@ -132,7 +134,7 @@ def cold_start(
     if stored.exists():
         load_model(policy.model, stored, device=str(policy.model.device))
         return float(json.loads((cache / "coldstart.json").read_text())["loss"]), True
-    loss = imitate(policy, demonstrations, settings, pad=pad, report=report)
+    loss = imitate(policy, list(demonstrations), settings, pad=pad, report=report)
     _store(policy, loss, cache)
     return loss, False
 

@@ -105,9 +105,9 @@ def _teach_layout(config: TrainConfig, materials: Materials, display: StepDispla
             if step % max(1, steps // 5) == 0:
                 display.say(f"cold start {step}/{steps}  loss {loss:.4f}")
 
-    demonstrations = [
+    demonstrations = (
         demonstrate(problem, materials.tokenizer, materials.spec) for problem in materials.data.coldstart
-    ]
+    )
     loss, cached = cold_start(
         materials.policy,
         demonstrations,
