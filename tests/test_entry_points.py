@@ -88,6 +88,7 @@ def test_completions_can_be_read_and_are_paid_as_the_metrics_say(
 ) -> None:
     _, run, _ = finished
     files = completions_of(run)
+    end = AutoTokenizer.from_pretrained(run / "model").eos_token_id
     assert list(files) == [f"step_{step:06d}.parquet" for step in range(1, 5)]
     for line, rows in zip(metrics_of(run)[1:], files.values(), strict=True):
         assert len(rows) == 4 * 8
@@ -95,7 +96,9 @@ def test_completions_can_be_read_and_are_paid_as_the_metrics_say(
         for row in rows:
             assert row["reward"] == pytest.approx(row["accuracy/value"] + 0.2 * row["format/value"])
             assert row["length"] == len(row["token_ids"])
-            assert row["truncated"] == (row["length"] == 40 and not row["text"].endswith("}"))
+            ended = row["token_ids"][-1] == end
+            assert row["truncated"] == (not ended)
+            assert ended or row["length"] == 40
 
 
 def test_the_model_and_every_checkpoint_load(finished: tuple[Trainer, Path, str]) -> None:
