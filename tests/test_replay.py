@@ -9,9 +9,10 @@ import pytest
 from training_runs import Trainer, assert_same_run, metrics_of, run_folders, summary_of
 
 REFUSED = 2
-SHORT = ("steps=3", "optim.warmup_steps=1")
-INFINITE = (*SHORT, "reward=verifiable", "algorithm=dr_grpo", "reward.components.accuracy.weight=1e38")
-"""Unscaled advantages near 1e38: the squares of the first mixed group's gradient have no float32."""
+SHORT = ("steps=3", "optim.warmup_steps=1", "coldstart.steps=0", "reward=random")
+"""An untrained policy paid at random: every group has something to learn, nothing has to be made first."""
+INFINITE = (*SHORT, "algorithm=dr_grpo", "reward.components.random.weight=1e38")
+"""Unscaled advantages near 1e38: the squares of their gradient have no float32."""
 
 
 @pytest.fixture
@@ -29,7 +30,8 @@ def test_a_run_replayed_from_its_own_rollouts_is_the_same_run(trainer: Trainer) 
     assert_same_run(first, again)
     assert not (again / "rollouts").exists()
 
-    other = trainer.finish(replay, *SHORT, "reward=random")  # the same samples, paid otherwise
+    # The same samples, paid otherwise.
+    other = trainer.finish(replay, *SHORT, "reward.components.random.weight=-1.0")
     assert metrics_of(other)[1]["completions/mean_length"] == metrics_of(first)[1]["completions/mean_length"]
     assert metrics_of(other)[1]["reward"] != metrics_of(first)[1]["reward"]
     assert metrics_of(other)[3]["sampling/sampling_logp_difference/mean"] > 0
