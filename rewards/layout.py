@@ -8,6 +8,7 @@ answers or scores.
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from dataclasses import dataclass
 
@@ -36,6 +37,8 @@ END_OF_TURN: frozenset[str] = frozenset(
 )
 """Tokens that end a turn in the common chat formats (and the start of the next turn, when a model ran on)."""
 
+_COMMENT = re.compile(r"%(?<!\S%)")  # after white space or at the start, where a line may begin with it
+_IN_LINES = re.compile(r"[^\r\n]+")
 _LONGEST_TOKEN = max(map(len, END_OF_TURN))
 
 
@@ -116,7 +119,7 @@ def hide_quoted(text: str) -> str:
             text = _hide_fences(text, mark)
     if "<!--" in text:
         text = _hide_comments(text)
-    if "%" in text:
+    if _COMMENT.search(text):
         lines = text.splitlines(keepends=True)
         text = "".join(_blank(line) if line.lstrip().startswith("%") else line for line in lines)
     return text
@@ -124,7 +127,7 @@ def hide_quoted(text: str) -> str:
 
 def _blank(text: str) -> str:
     """As many spaces, line breaks kept."""
-    return "".join(char if char in "\r\n" else " " for char in text)
+    return _IN_LINES.sub(lambda run: " " * len(run[0]), text)
 
 
 def _hide_fences(text: str, mark: str) -> str:

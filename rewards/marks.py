@@ -10,6 +10,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 _BOX = re.compile(r"(\\{1,2}(?:boxed|fbox)(?![A-Za-z]))\s*(\{)?|\\[\s\S]|[{}]")
+_PLAIN = r"[^{}\\]|\\[\s\S]"
+# With the content of a box in group 1 where its braces are nested no deeper than usual.
+_BOX_COMMAND = re.compile(
+    r"\\(?:boxed|fbox)(?![A-Za-z])"
+    rf"(?:\s*\{{((?:{_PLAIN}|\{{(?:{_PLAIN}|\{{(?:{_PLAIN}|\{{(?:{_PLAIN})*+\}})*+\}})*+\}})*+)\}})?"
+)
 _BARE_BOX = re.compile(r"\s*([^\s$\\{}]+)")
 _FORMULA = re.compile(r"\\[\s\S]|\$\$?")
 _CLOSERS = {"\\[": "\\]", "\\(": "\\)", "$$": "$$", "$": "$"}
@@ -51,16 +57,36 @@ def find_boxes(text: str) -> list[Mark]:
     escaped twice (`\\boxed`) has its content unescaped once.
     """
     boxes: list[Mark] = []
+    at = 0
+    while command := _BOX_COMMAND.search(text, at):  # braces between boxes need no look
+        start = command.start()
+        content = command[1]
+        if content is not None and (start == at or text[start - 1] != "\\"):
+            at = command.end()
+            boxes.append(Mark(start, at, content))
+            continue
+        while start > at and text[start - 1] == "\\":
+            start -= 1
+        found, at = _outermost_box(text, start)
+        boxes += found
+    return boxes
+
+
+def _outermost_box(text: str, start: int) -> tuple[list[Mark], int]:
+    """The box whose command starts here, or those inside it when it never closes; and where the search ended.
+
+    start is the first of the backslashes before the command, so that escapes are read in step.
+    """
+    boxes: list[Mark] = []
     opened: list[tuple[int, int] | None] = []  # per open brace: (start, content start) of a box, or None
-    for token in _BOX.finditer(text):
+    for token in _BOX.finditer(text, start):
         command, brace = token.groups()
         if brace:
             opened.append((token.start(), token.end()))
         elif command:
-            bare = _BARE_BOX.match(text, token.end())
-            value = bare[1].rstrip(".,;:!?") if bare else ""
-            if bare and (len(value) == 1 or any("0" <= char <= "9" for char in value)):
-                boxes.append(Mark(token.start(), bare.start(1) + len(value), value))
+            boxes += _bare_box(text, token)
+            if not opened:
+                return boxes, token.end()
         elif token[0] == "{":
             opened.append(None)
         elif token[0] == "}" and opened:
@@ -70,8 +96,19 @@ def find_boxes(text: str) -> list[Mark]:
                     boxes.pop()  # inside the one that closes here
                 content = text[box[1] : token.start()]
                 boxes.append(Mark(box[0], token.end(), _unescape(content, text, box[0])))
+            if not opened:
+                return boxes, token.end()
     unclosed = [Mark(box[0], len(text), None) for box in opened if box is not None]
-    return sorted([*boxes, *unclosed], key=lambda box: box.start) if unclosed else boxes
+    return sorted([*boxes, *unclosed], key=lambda box: box.start), len(text)
+
+
+def _bare_box(text: str, command: re.Match[str]) -> list[Mark]:
+    """The box without braces that a command makes of the word behind it, if it makes one."""
+    bare = _BARE_BOX.match(text, command.end())
+    value = bare[1].rstrip(".,;:!?") if bare else ""
+    if bare and (len(value) == 1 or any("0" <= char <= "9" for char in value)):
+        return [Mark(command.start(), bare.start(1) + len(value), value)]
+    return []
 
 
 def _unescape(content: str, text: str, start: int) -> str:

@@ -15,17 +15,20 @@ from rewards.types import Reason
 _WHOLE_LIMIT = 4096  # characters of a text that may be one formula
 _SHORT_LIMIT = 120  # characters of a text answer
 _TAIL = 4096  # characters from the end in which the last number is sought first
+# Begins with a set of letters, which the search can skip to.
 _MARKER = re.compile(
-    r"(?i)\banswers?\b[ \t*_]*"
+    r"[aAfF答](?:(?<=[aA])(?<!\w[aA])(?i:nswers?\b[ \t*_]*"
     r"(?:(?:to|for|of|in|here|must|should|would|will|may|then)\b[^.:\n]{0,40}?)?[ \t*_]*"
-    r"(?:\bis\b|\bare\b|\bwas\b|\bequals?\b|\bbe\b|[:：=≈])|\bfinal\s+answer\b[ \t*_#]*\n|答案(?:是|为|：|:)"
+    r"(?:\bis\b|\bare\b|\bwas\b|\bequals?\b|\bbe\b|[:：=≈]))"
+    r"|(?<=[fF])(?<!\w[fF])(?i:inal\s+answer)\b[ \t*_#]*\n"
+    r"|(?<=答)案(?:是|为|：|:))"
 )
 # What a text says another's answer is: to the end of the sentence, decimal points aside.
 _REFERENCE = re.compile(
     r"(?i)\b(?:the\s+)?(?:(?:reference|golden|gold|official)\s+(?:answer|solution|label)s?|ground[- ]truth)\b"
     r"(?:[^.。\n]|[.。](?!\s|$))*[.。]?"
 )
-_CLOSING = re.compile(r"(?i)\bfinal answer is:?\s*(?=\$|\\\()")
+_CLOSING = re.compile(r"[fF](?<!\w[fF])(?i:inal answer is):?\s*(?=\$|\\\()")
 _AFTER_MARKER = re.compile(
     r"(?i)(?:[\s:：*_]|\b(?:therefore|thus|simply|just|indeed|clearly|exactly|then|hence|also|actually|now|still)\b)*"
 )
