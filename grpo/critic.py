@@ -118,7 +118,8 @@ class Critic:
             learned: (B,) bool; other rows are left out.
 
         Returns:
-            loss and norm of the gradient, means over the updates, equal on every rank.
+            loss and norm of the gradient, means over the updates, and how many were left out; equal on
+            every rank.
         """
         lengths = rows.lengths() * learned
         index = torch.tensor(rows.prompt_of_row)
@@ -132,7 +133,9 @@ class Critic:
         batches = self._micro_batches(rows, lengths.nonzero()[:, 0].tolist() or [0])
         inputs = [self._micro_batch(rows, chunk, values, returns, weights) for chunk in batches]
         steps = [self._optimiser_step(inputs) for _ in range(self.settings.updates_per_rollout)]
-        return {name: sum(step[name] for step in steps) / len(steps) for name in steps[0]}
+        sums = {name: sum(step[name] for step in steps) for name in steps[0]}
+        skipped = sums.pop("critic/skipped")
+        return {name: total / len(steps) for name, total in sums.items()} | {"critic/skipped": skipped}
 
     def _micro_batches(self, rows: Episodes, kept: Sequence[int]) -> list[list[int]]:
         lengths = [len(ids) for ids in rows.token_ids]

@@ -29,6 +29,7 @@ class ValueModel(nn.Module):
         nn.init.zeros_(self.head.weight)
         nn.init.zeros_(self.head.bias)
         self.head.to(policy.model.device)
+        self.train()  # a loaded model is in evaluation mode, in which activations are not recomputed
 
     def forward(self, batch: TokenBatch) -> Tensor:
         """(B, T) fp32 values, 0 outside the mask."""
