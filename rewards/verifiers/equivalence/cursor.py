@@ -63,7 +63,9 @@ class Cursor:
 
     def is_op(self, *texts: str) -> bool:
         """True where an operator with one of these texts comes next."""
-        token = self.peek()
+        if self.at >= len(self.tokens):
+            return False
+        token = self.tokens[self.at]  # not by peek(): this is what a parser asks most often
         return token.kind == "op" and token.text in texts
 
     def skip_op(self, text: str) -> bool:

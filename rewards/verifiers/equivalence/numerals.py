@@ -15,6 +15,8 @@ _BARS = (Token("cmd", "overline"), Token("cmd", "bar"), Token("cmd", "dot"))
 
 def literal(text: str) -> Num:
     """A number as written: exact value, and for decimals the digits and the scale of the last one."""
+    if text.isdecimal():
+        return Num(Fraction(int(text)))
     mantissa, _, exponent = text.lower().partition("e")
     power = int(exponent) if exponent else 0
     if abs(power) > MAX_DIGITS:
