@@ -196,7 +196,7 @@ class Policy(nn.Module):
         for weight in self._matrices():
             weight.data = weight.data.to(self.precision)
 
-    def _matrices(self) -> list[nn.Parameter]:
+    def _matrices(self) -> list[Tensor]:
         return [m.weight for m in self.model.get_decoder().modules() if isinstance(m, nn.Linear)]
 
     def arithmetic(self) -> torch.autocast:
