@@ -35,6 +35,8 @@ def encode_prompt(problem: Problem, tokenizer: PreTrainedTokenizerBase, spec: Fo
     if tokenizer.chat_template is None:
         text = f"{system}\n\nUser: {problem.prompt}\n\nAssistant: "
         ids = tokenizer(text).input_ids
+        if ids[-1] == tokenizer.eos_token_id:  # some tokenizers end every text, and a completion goes on
+            ids = ids[:-1]
     else:
         messages = [{"role": "system", "content": system}] if system else []
         messages.append({"role": "user", "content": problem.prompt})

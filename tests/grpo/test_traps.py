@@ -10,19 +10,24 @@ from pathlib import Path
 import pytest
 import torch
 from accelerate import Accelerator
-from fakes import SPEC, TOKENIZER, RuleScorer, gpt2, llama, policy, prompts
+from fakes import SPEC, TOKENIZER, RuleScorer, gpt2, llama, policy, problem, prompts
+from tokenizers.processors import TemplateProcessing
 
 import grpo.policy
+from grpo.advantage import AdvantageSettings
+from grpo.advantager import GroupAdvantager, GroupSettings
+from grpo.assign import CreditPlan
 from grpo.attention import PackedRows
-from grpo.collect import Collector, Timings
+from grpo.collect import Collected, Collector, Timings
 from grpo.config import TRAIN
 from grpo.loss import LossSettings
 from grpo.models import load_policy
 from grpo.policy import Packed, Policy, TokenBatch, token_batch
-from grpo.prompt import EncodedPrompt
+from grpo.prompt import EncodedPrompt, encode_prompt
 from grpo.reference import FrozenReference
 from grpo.rollout.local import LocalEngine, Sampling
 from grpo.summaries import completion_rows, summarise_step
+from grpo.tiny import tiny_tokenizer
 from grpo.types import Completion, RolloutGroup
 from grpo.update import Trainable, TrainRow, Updater, UpdateSettings
 from rewards.composite import Component, Composite
@@ -108,6 +113,47 @@ def test_trap_18_dropout_of_a_model_is_off_in_every_pass(tmp_path: Path) -> None
     careless = policy(type(model).from_pretrained(tmp_path))
     with torch.no_grad():
         assert not torch.allclose(careless.train()(batch).logprobs, evaluating, atol=1e-2)
+
+
+def test_trap_17_what_is_trained_on_is_what_was_sampled() -> None:
+    g = torch.Generator().manual_seed(0)
+    spelled = torch.tensor(TOKENIZER.convert_tokens_to_ids(list("<think>")))  # a tag letter by letter
+    rows = [spelled, *(torch.randint(0, len(TOKENIZER), (12,), generator=g) for _ in range(199))]
+    texts = [TOKENIZER.decode(row, skip_special_tokens=False) for row in rows]
+    again = [TOKENIZER(text, add_special_tokens=False)["input_ids"] for text in texts]
+    assert again[0] != spelled.tolist()  # so that decoding and encoding would be seen
+    group = prompts("1+2=")[0]
+    completions = tuple(
+        Completion(Sample(group.problem, text, index=i), row, torch.full((len(row),), -1.0))
+        for i, (row, text) in enumerate(zip(rows, texts, strict=True))
+    )
+    scores = tuple(RuleScorer(lambda s: float(s.index)).score([c.sample for c in completions]))
+    advantager = GroupAdvantager(
+        GroupSettings(AdvantageSettings(), CreditPlan(True, None), {}),
+        decode=TOKENIZER.decode,
+        accelerator=Accelerator(cpu=True),
+    )
+    collected = Collected((RolloutGroup(group.problem, group.ids, completions),), (scores,), {})
+    trained = advantager.credit(collected, Timings()).rows
+    assert all(torch.equal(row.token_ids, ids) for row, ids in zip(trained, rows, strict=True))
+
+
+@pytest.mark.parametrize(
+    "template", [None, "{{ bos_token }}{% for m in messages %}{{ m['content'] }}{% endfor %}"]
+)
+@pytest.mark.parametrize("ends", ["", " <eos>"])
+def test_trap_17_a_prompt_has_one_start_and_no_end(template: str | None, ends: str) -> None:
+    tokenizer = tiny_tokenizer([])
+    tokenizer.bos_token = "<unk>"
+    tokenizer.chat_template = template
+    specials = [(token, tokenizer.convert_tokens_to_ids(token)) for token in ("<unk>", "<eos>")]
+    tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
+        single=f"<unk> $A{ends}", special_tokens=specials
+    )
+    ids = encode_prompt(problem("1+2="), tokenizer, SPEC).ids.tolist()
+    assert ids[0] == tokenizer.bos_token_id
+    assert ids.count(tokenizer.bos_token_id) == 1
+    assert tokenizer.eos_token_id not in ids
 
 
 @pytest.mark.parametrize("training", [True, False])
