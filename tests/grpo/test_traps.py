@@ -232,9 +232,9 @@ class Writes:
     def __init__(self, *texts: str) -> None:
         self.texts = texts
 
-    def generate(self, asked: Sequence[EncodedPrompt], sampling: Sampling) -> Iterator[list[RolloutGroup]]:
+    def generate(self, prompts: Sequence[EncodedPrompt], sampling: Sampling) -> Iterator[list[RolloutGroup]]:
         """One group a prompt."""
-        for prompt in asked:
+        for prompt in prompts:
             completions = [
                 Completion(Sample(prompt.problem, text, index=i), torch.tensor([5]), torch.tensor([-1.0]))
                 for i, text in enumerate(self.texts)
