@@ -50,7 +50,8 @@ _LIST_GAP = re.compile(
     r"(?i)(?:[\s$*)\]}]|\\right|\\[)\]}])*(,|;|/|,?\s*(?:and|or)\b)[\s$*]*(?:maybe|perhaps|possibly)?"
     rf"(?:(?<=;)\s*{_OPENERS}[a-z]\w{{0,2}}\s*=)?{_OPENERS}"
 )
-_OFFER = re.compile(r"(?i)\b(?:candidates?|guess(?:es)?|possibilit(?:y|ies))\b")
+_OFFER = re.compile(r"(?i)\b(?:candidates|guesses|possibilities|options)\b[^.:\n]{0,20}(?::|\bare\b)")
+_OR_BEFORE = re.compile(r"(?i)\bor\s+(?:maybe\s+|perhaps\s+|possibly\s+)?$")
 _HEDGES = re.compile(
     r"(?i)(?:[\s$*(\[\\]|\b(?:about|around|approximately|exactly|equal|to|only|just|now|then|also|thus)\b)*"
 )
@@ -187,17 +188,12 @@ def _from_sentence(text: str, start: int, end: int) -> Extraction:
 
 
 def _values(text: str, start: int, end: int, formulas: list[Mark]) -> list[Mark]:
-    """The values of a sentence in order: formulas, but for names beside numbers, and plain numbers."""
-    blank = text[start:end]
-    for formula in formulas:
-        blank = (
-            blank[: formula.start - start]
-            + " " * (formula.end - formula.start)
-            + blank[formula.end - start :]
-        )
-    numbers = [_moved(mark, start) for mark in find_numbers(blank)]
+    """The values of a sentence: its formulas, names beside numbers left out, or else its plain numbers."""
     counted = [mark for mark in formulas if re.search(r"\d", mark.content or "")]
-    return sorted([*(counted or ([] if numbers else formulas)), *numbers], key=lambda mark: mark.start)
+    if counted:
+        return counted
+    numbers = [_moved(mark, start) for mark in find_numbers(text[start:end])]
+    return numbers or formulas
 
 
 def _moved(mark: Mark, offset: int) -> Mark:
@@ -249,9 +245,10 @@ def _last_formula(text: str, start: int, end: int, rung: Rung) -> Extraction | N
         return None
     last = formulas[-1]
     span = (last.start, last.end)
-    if _is_alternative(text, formulas):
+    before = text[max(start, last.start - 40) : last.start]
+    if _OR_BEFORE.search(before) or _is_listed(text, formulas):
         return Extraction(None, rung, Reason.AMBIGUOUS, span)
-    if _DENIAL.search(text[max(start, last.start - 40) : last.start]):
+    if _DENIAL.search(before):
         return Extraction(None, rung, Reason.NO_ANSWER, span)
     return Extraction(clean(last.content or ""), rung, None, span)
 
@@ -281,10 +278,14 @@ def _is_alternative(text: str, numbers: list[Mark]) -> bool:
     last = numbers[-1]
     previous = numbers[-2].end if len(numbers) > 1 else max(0, last.start - 200)
     sentence = max(previous, text.rfind("\n", 0, last.start), text.rfind(". ", 0, last.start))
-    if _OR.search(text, sentence, last.start):
-        return True
+    return bool(_OR.search(text, sentence, last.start)) or _is_listed(text, numbers)
+
+
+def _is_listed(text: str, numbers: list[Mark]) -> bool:
+    """Whether the last mark stands in a list: after a comma, "or", or as the last of three before "and"."""
     if len(numbers) < 2:
         return False
+    last = numbers[-1]
     line = max(text.rfind("\n", 0, last.start), text.rfind(". ", 0, last.start))
     if _OFFER.search(text, max(0, line), numbers[-2].start):
         return True

@@ -10,7 +10,18 @@ from rewards.verifiers.equivalence.answers import Answer, Ordered, Scalar
 from rewards.verifiers.equivalence.compare import equal
 from rewards.verifiers.equivalence.equations import proportional
 from rewards.verifiers.equivalence.forms import Form
-from rewards.verifiers.equivalence.nodes import Const, Group, Matrix, Node, Num, Op, Text, num, symbols, walk
+from rewards.verifiers.equivalence.nodes import (
+    BaseN,
+    Const,
+    Group,
+    Matrix,
+    Node,
+    Op,
+    Text,
+    num,
+    symbols,
+    walk,
+)
 from rewards.verifiers.equivalence.probe import number
 from rewards.verifiers.equivalence.rules import Rules, Verdict3
 from rewards.verifiers.equivalence.scalars import form_of, same_value
@@ -38,6 +49,17 @@ def is_closed(node: Node) -> bool:
     return not symbols(node) and not any(isinstance(part, Text) for part in walk(node))
 
 
+def in_tens(node: Node) -> Node:
+    """A tree with its based numbers as plain ones: 58_9 - 18_9 = 40_9 is 53 - 17 = 36."""
+    match node:
+        case BaseN(digits=digits, base=base):
+            return num(int(digits, base))
+        case Op(kind=kind, args=args):
+            return Op(kind, tuple(map(in_tens, args)))
+        case _:
+            return node
+
+
 def is_work(left: Node, right: Node) -> bool:
     """True where the left side combines vectors or matrices: 2(1, 2) = (2, 4) and (1, 2)(3, 4) = 11."""
     if not isinstance(left, Op):
@@ -48,27 +70,12 @@ def is_work(left: Node, right: Node) -> bool:
 
 
 def _as_scalar(answer: Answer, other: Answer) -> Answer:
-    """42 = 52_8 and 1/2 = 1:2: digits in a base and a ratio as the numbers that they are."""
-    if not isinstance(answer, Ordered) or (isinstance(other, Ordered) and other.label == answer.label):
-        return answer
-    match answer.label.split(), answer.parts:
-        case ["base", base], (Scalar(node=digits),):
-            return Scalar(num(_value_in(int(base), digits)))
-        case ["ratio"], (Scalar(node=one), Scalar(node=two)):
+    """1/2 = 1:2: a ratio as the number that it is."""
+    match answer, other:
+        case Ordered(label="ratio", parts=(Scalar(node=one), Scalar(node=two))), Scalar():
             return Scalar(Op("div", (one, two)))
         case _:
             return answer
-
-
-def _value_in(base: int, digits: Node) -> int:
-    """The value of digits in a base, which a based number holds as digits in base 36."""
-    assert isinstance(digits, Num)
-    rest, place, total = int(digits.value), 1, 0
-    while rest:
-        rest, digit = divmod(rest, 36)
-        total += digit * place
-        place *= base
-    return total
 
 
 def _exactly(left: Node, right: Node) -> Verdict3:

@@ -13,7 +13,7 @@ from rewards.verifiers.equivalence.answers import (
     Ordered,
     Scalar,
 )
-from rewards.verifiers.equivalence.chains import contradict, differ, is_closed, is_work
+from rewards.verifiers.equivalence.chains import contradict, differ, in_tens, is_closed, is_work
 from rewards.verifiers.equivalence.cursor import ParseError
 from rewards.verifiers.equivalence.forms import Form
 from rewards.verifiers.equivalence.nodes import (
@@ -116,7 +116,7 @@ def _equality(terms: tuple[Node, ...], read: Read) -> Answer:
 def _contradict(left: Node, right: Node, read: Read) -> bool:
     """True where the sides are not one value; only expressions are compared where symbols stand in them."""
     if is_closed(left) and is_closed(right):
-        return not is_work(left, right) and contradict(read(left), read(right))
+        return not is_work(left, right) and contradict(read(in_tens(left)), read(in_tens(right)))
     return differ(left, right)
 
 
@@ -134,7 +134,11 @@ def _approximate(ops: tuple[str, ...], terms: tuple[Node, ...], read: Read) -> A
     exact, rough = terms[cut], terms[-1]
     if cut == 0 and symbols(exact):
         return _equality((exact, rough), read)
-    if is_closed(exact) and is_closed(rough) and contradict(read(exact), read(rough), nearly=True):
+    if (
+        is_closed(exact)
+        and is_closed(rough)
+        and contradict(read(in_tens(exact)), read(in_tens(rough)), nearly=True)
+    ):
         raise ParseError("an approximation that is far off")
     head = terms[: cut + 1]
     return _equality(head, read) if len(head) > 1 else read(exact)
