@@ -8,10 +8,10 @@ whatever else the machine does, CPU time hardly, so both are printed; CPU time a
 the process and all its children, read from /proc. "own" latency is CPU time of the calling process alone,
 which leaves out what happens in workers. Verdicts are compared pairwise and with the recorded ones.
 
-Where our time goes (cProfile, all 1922 outputs): half is extraction, mostly the search for boxes,
-whose cost is the braces of a long answer; a quarter is reading and comparing, an eighth preparing golds. 8
-outputs need a worker, for 1 to 4 ms each; starting the workers costs more than all they do. The slowest are
-13,000 characters of repeated boxes (2 ms) and answers of 60,000 characters (5 ms).
+Where our time goes (cProfile, all 1922 outputs): a third is extraction, half of that the search for boxes, of
+which some outputs hold hundreds; a third is reading and comparing, a fifth preparing golds. 8 outputs need a
+worker, for 1 to 4 ms each; starting the workers costs more than all they do. The slowest are 13,000 characters
+of repeated boxes (2 ms) and answers of 60,000 characters (5 ms).
 """
 
 import argparse
