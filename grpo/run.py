@@ -71,6 +71,8 @@ class Run:
             self.before = self._measure(0)
             self.latest = self.before
             self._write(writer, 0, self.before)
+            if self.accelerator.is_main_process and ACCURACY in self.before:
+                self.display.say(f"before the first step: held-out accuracy {self.before[ACCURACY]:.3f}")
             self._save(0)
         for step in range(start + 1, self.config.steps + 1):
             self._step(step, writer)

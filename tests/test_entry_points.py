@@ -123,6 +123,7 @@ def test_the_model_and_every_checkpoint_load(finished: tuple[Trainer, Path, str]
 def test_the_screen_tells_before_and_after(finished: tuple[Trainer, Path, str]) -> None:
     _, run, said = finished
     assert "cold start: loss" in said
+    assert re.search(r"^before the first step: held-out accuracy \d\.\d{3}$", said, re.MULTILINE)
     assert len(re.findall(r"^step \d/4  reward .*accuracy .*tokens/s", said, re.MULTILINE)) == 4
     assert "before" in said
     assert f"run directory: {run}" in said
