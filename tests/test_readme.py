@@ -62,6 +62,12 @@ SHRUNK = (
     # Two ranks: no accelerator is assumed.
     Shrunk("accelerate launch", SMALL, {"launch": "launch --cpu --num_machines 1 --main_process_port 0"}),
     Shrunk("python -m grpo.train", SMALL),
+    # The first run that the commands before have left.
+    Shrunk(
+        "python -m grpo.evaluate",
+        " device=cpu data.eval_size=4 data.train_size=40 sampling.max_completion_tokens=8 sampling.samples=2",
+        {"RUN": '"$(dirname "$(ls -d outputs/run-*/model | head -n 1)")"'},
+    ),
 )
 """The first that fits; a command that is not here runs as it stands."""
 
