@@ -10,8 +10,8 @@ which leaves out what happens in workers. Verdicts are compared pairwise and wit
 
 Where our time goes (cProfile, all 1922 outputs): a third is extraction, half of that the search for boxes, of
 which some outputs hold hundreds; a third is reading and comparing, a fifth preparing golds. 8 outputs need a
-worker, for 1 to 4 ms each; starting the workers costs more than all they do. The slowest are 13,000 characters
-of repeated boxes (2 ms) and answers of 60,000 characters (5 ms).
+worker, for 1 to 4 ms each; starting the workers costs more than all they do. The slowest are 13,000
+characters of repeated boxes (2 ms) and answers of 60,000 characters (5 ms).
 """
 
 import argparse
