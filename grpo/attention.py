@@ -70,6 +70,7 @@ class PackedRows:
     rows: tuple[tuple[int, ...], ...]
 
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, how: How) -> Tensor:
+        """Every token sees its prompt and what comes before it in its own row; (1, H, N, D)."""
         q, k, v = query[0], key[0], value[0]
         outputs: list[Tensor] = []
         start = 0
@@ -150,35 +151,25 @@ def _seen(steps: int, prompt: int, window: int | None, device: torch.device) -> 
 
 
 def _attend(
-    module: Any,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attention_mask: Tensor | None,
-    scaling: float | None = None,
-    dropout: float = 0.0,
-    *,
-    rows: RowAttention | None = None,
-    sliding_window: int | None = None,
-    **others: Any,
+    module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **settings: Any
 ) -> tuple[Tensor, None]:
     """The function transformers calls (its signature); the last axes of the result are (N, H, D)."""
+    rows: RowAttention | None = settings.pop("rows", None)
     if rows is None:
-        return sdpa_attention_forward(
-            module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **others
-        )
+        return sdpa_attention_forward(module, query, key, value, attention_mask, **settings)
     for name in ("softcap", "s_aux", "position_bias"):
-        if others.get(name) is not None:
+        if settings.get(name) is not None:
             raise ConfigError(
                 f"{type(module).__name__}: attention with {name} is not supported, choose another model"
             )
-    scale = scaling if scaling is not None else query.shape[-1] ** -0.5
+    scale = settings.get("scaling")
+    how = How(query.shape[-1] ** -0.5 if scale is None else scale, settings.get("sliding_window"))
     kind = query.device.type
     if torch.is_autocast_enabled(kind):  # what the library's kernel would be given
         dtype = torch.get_autocast_dtype(kind)
         query, key, value = query.to(dtype), key.to(dtype), value.to(dtype)
     with torch.autocast(kind, enabled=False):
-        out = rows.attend(module.layer_idx, query, key, value, How(scale, sliding_window))
+        out = rows.attend(module.layer_idx, query, key, value, how)
     return out.transpose(1, 2).contiguous(), None
 
 

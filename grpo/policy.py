@@ -9,7 +9,7 @@ advantages or sampling.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -21,6 +21,8 @@ from transformers import DynamicCache, PreTrainedModel
 from grpo.attention import IMPLEMENTATION, NO_MASK, PackedRows, RowAttention, shares_prompts
 from grpo.head import score_tokens
 from rewards.errors import ConfigError
+
+ModelInput = Tensor | DynamicCache | RowAttention | bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,16 +151,18 @@ class Policy(nn.Module):
             return self._whole_row_states(batch)[batch.mask]
         packed = pack(batch)
         states = self.hidden_states(
-            input_ids=packed.ids[None],
-            attention_mask=NO_MASK.to(packed.ids.device),
-            position_ids=packed.positions[None],
-            use_cache=False,
-            rows=packed.layout,
+            {
+                "input_ids": packed.ids[None],
+                "attention_mask": NO_MASK.to(packed.ids.device),
+                "position_ids": packed.positions[None],
+                "use_cache": False,
+                "rows": packed.layout,
+            }
         )
         return states[0].index_select(0, packed.before)
 
-    def hidden_states(self, **inputs: Tensor | DynamicCache | RowAttention | bool) -> Tensor:
-        """(B, T, H) last hidden states of the decoder below the head."""
+    def hidden_states(self, inputs: Mapping[str, ModelInput]) -> Tensor:
+        """(B, T, H) last hidden states of the decoder below the head; inputs as its forward names them."""
         decoder = self.model.get_decoder() if self._held is None else self._held[0]
         with self.arithmetic():
             return decoder(**inputs).last_hidden_state
@@ -209,10 +213,12 @@ class Policy(nn.Module):
         prompt_mask = batch.prompt_mask[batch.prompt_of_row]
         mask = torch.cat([prompt_mask, batch.mask.long()], dim=1)
         states = self.hidden_states(
-            input_ids=torch.cat([batch.prompts[batch.prompt_of_row], batch.completions], dim=1),
-            attention_mask=mask,
-            position_ids=positions(mask),
-            use_cache=False,
+            {
+                "input_ids": torch.cat([batch.prompts[batch.prompt_of_row], batch.completions], dim=1),
+                "attention_mask": mask,
+                "position_ids": positions(mask),
+                "use_cache": False,
+            }
         )
         return states[:, batch.prompts.shape[1] - 1 : -1]
 
@@ -279,7 +285,9 @@ def check_head(policy: Policy) -> None:
     device = policy.model.device
     ids = torch.arange(4, 12, device=device)[None] % policy.model.config.get_text_config().vocab_size
     mask = torch.ones_like(ids)
-    ours = policy.logits(policy.hidden_states(input_ids=ids, attention_mask=mask, use_cache=False)[0])
+    ours = policy.logits(
+        policy.hidden_states({"input_ids": ids, "attention_mask": mask, "use_cache": False})[0]
+    )
     theirs = policy.model(input_ids=ids, attention_mask=mask, use_cache=False).logits[0].float()
     if not torch.allclose(ours * policy.temperature, theirs, atol=1e-2, rtol=1e-2):
         raise ConfigError(
