@@ -16,16 +16,19 @@ from torch import Tensor
 from training_runs import Trainer, assert_same_run, metrics_of, run_folders, wait_for
 
 from grpo.adapters import add_adapter
-from grpo.advantager import Credited
+from grpo.advantager import Credited, total_rewards
 from grpo.collect import Collected, Collector, Timings
 from grpo.critic import Critic, CriticSettings, Episodes, episodes_of
+from grpo.loop import GrpoLoop
+from grpo.loss import LossSettings
 from grpo.names import unexplained
 from grpo.penalty import KlPenalty
 from grpo.policy import Policy, token_batch
 from grpo.ppo import GaeSettings, ValueAdvantager
 from grpo.reference import FrozenReference
 from grpo.rollout.local import LocalEngine
-from grpo.update import Trainable
+from grpo.tiny import TinyShape, tiny_model
+from grpo.update import Trainable, Updater, UpdateSettings
 from grpo.value_head import ValueModel
 
 TEXTS = ("1+2=", "34+5=", "7+7=")
@@ -339,6 +342,46 @@ def test_the_coefficient_moves_towards_its_target_after_it_was_charged() -> None
     fixed = KlPenalty(far, "k1", 0.05, 5, 0, Accelerator(cpu=True))
     assert "reward/kl_coefficient" not in fixed.charge(step.groups)[1]
     assert fixed.coefficient == 0.05
+
+
+# --- together
+
+
+def test_ppo_learns_what_is_paid_and_the_values_foresee_it() -> None:
+    model = policy(tiny_model(TOKENIZER, TinyShape(32, 2, 2), seed=0)).train()
+    accelerator = Accelerator(cpu=True)
+    value_model = ValueModel(model)
+    optimizers = [torch.optim.AdamW(m.parameters(), lr=3e-3) for m in (model, value_model)]
+    steady = [torch.optim.lr_scheduler.LambdaLR(optimizer, lambda _: 1.0) for optimizer in optimizers]
+    judge = Critic(
+        value_model,
+        Trainable(value_model, optimizers[1], steady[1]),
+        CriticSettings("token_mean", 6, 100, 4, 1.0, 0.2),
+        accelerator=accelerator,
+        pad_id=0,
+    )
+    updater = Updater(
+        Trainable(model, optimizers[0], steady[0]),
+        UpdateSettings("token_mean", 6, 100, 4, 1.0),
+        LossSettings(),
+        accelerator=accelerator,
+        reference=None,
+        pad_id=0,
+    )
+    engine = LocalEngine(model, TOKENIZER, decode_rows=64)
+    pay = RuleScorer(lambda s: sum(letter in "0123456789" for letter in s.text) / 6)
+    loop = GrpoLoop(
+        Collector(engine, pay, seed=0, group_size=8, max_tokens=6),
+        ValueAdvantager(judge, GaeSettings(1.0, 0.95, whiten=True), accelerator=accelerator),
+        updater,
+    )
+    results = [loop.step(step, prompts(*TEXTS), lambda _: []) for step in range(1, 26)]
+    paid = [float(total_rewards(result.scores).mean()) for result in results]
+    # a digit is one of about 100 tokens at first
+    assert sum(paid[:3]) / 3 < 0.3
+    assert sum(paid[-3:]) / 3 > 0.8
+    assert max(result.metrics["critic/explained_variance"] for result in results) > 0.1
+    assert results[-1].metrics["critic/value_mean"] > 0.4
 
 
 # --- whole runs
