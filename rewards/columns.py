@@ -5,11 +5,12 @@ Knows the layouts people keep model outputs in; knows nothing of judging or of f
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any, cast
 
-from rewards.errors import DataError
+from rewards.errors import ConfigError, DataError
+from rewards.options import suggest
 from rewards.records import ANSWER_TYPES, flag_field, gold_field, id_field, text_field
 from rewards.types import AnswerType, Problem, Sample
 
@@ -55,6 +56,33 @@ _SYNONYMS: Mapping[str, tuple[str, ...]] = {
     "prompt": ("question", "problem", "instruction", "query", "input"),
     "id": ("unique_id", "uid", "example_id", "question_id", "problem_id"),
 }
+
+
+_SPARSE = ("prefill", "truncated", "answer_type")
+"""Roles whose field may be written only where it says something."""
+
+
+def check_named(fields: Fields, records: Sequence[Mapping[str, Any]], path: str) -> list[str]:
+    """Looks for the fields that were given a name of their own in the first records of a file (one or more).
+
+    Returns one line for each that none of them has, where that may be meant. Raises ConfigError where it can
+    only be a slip: a reward without its golds would abstain on every line.
+    """
+    there = dict.fromkeys(key for record in records for key in record)
+    defaults = asdict(Fields())
+    faults: list[str] = []
+    said: list[str] = []
+    for role, name in asdict(fields).items():
+        if name == defaults[role] or name in there:
+            continue
+        fault = f"fields.{role}={name}: the first {len(records)} lines have no such field"
+        if role in _SPARSE:
+            said.append(fault + suggest(name, there))
+        else:
+            faults.append(f"{fault}; {path} has {', '.join(there) or 'none'}{suggest(name, there)}")
+    if faults:
+        raise ConfigError("\n".join(faults))
+    return said
 
 
 def resolve_fields(fields: Fields, record: Mapping[str, Any]) -> tuple[Fields, list[str]]:

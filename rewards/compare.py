@@ -78,6 +78,12 @@ def compare_files(this: str, other: str) -> Comparison:
     return result
 
 
+def check_comparable(path: str) -> None:
+    """Raises DataError where a file to compare with is missing, empty or no score file; reads one line."""
+    if next(_scores(path), None) is None:
+        raise DataError(f"compare={path}: holds no lines: expected a score file of the same input")
+
+
 def show_comparison(
     console: Console,
     result: Comparison,

@@ -28,8 +28,8 @@ from rich.text import Text
 
 from rewards.build import build_scorer
 from rewards.chunks import Chunk, Judge, ScoredChunk, iter_chunks
-from rewards.columns import Fields, resolve_fields
-from rewards.compare import compare_files, input_of, show_comparison
+from rewards.columns import Fields, check_named, resolve_fields
+from rewards.compare import check_comparable, compare_files, input_of, show_comparison
 from rewards.config import hydra_entry
 from rewards.engines import score_here, score_in_processes
 from rewards.errors import DataError, EngineError
@@ -70,6 +70,8 @@ def run(config: ScoreConfig, scorer: Scorer, console: Console) -> Tally:
     run's, EngineError when too many lines failed. Lines before the fault are in the output.
     """
     started = time.monotonic()
+    if config.compare is not None:
+        check_comparable(config.compare)
     reader = RecordReader(config.input)
     fields, said, chunks = _with_fields(
         iter_chunks(reader, config.limit), config.fields.names(), config.input
@@ -120,18 +122,22 @@ class _Display:
 def _with_fields(
     chunks: Iterator[Chunk], fields: Fields, path: str
 ) -> tuple[Fields, list[str], Iterator[Chunk]]:
-    """Looks at the first readable record to find the fields; returns the chunks whole again."""
+    """Looks at the readable records of the first chunk to find the fields; returns the chunks whole again."""
     first = next(chunks, None)
     if first is None:
         return fields, ["holds no lines"], chunks
+    records: list[dict[str, Any]] = []
     for number, raw in enumerate(first.records, start=first.first):
         try:
-            record = decode_record(path, number, raw)
+            records.append(decode_record(path, number, raw))
         except DataError:
             continue  # reported, or skipped, when it is scored
-        resolved, said = resolve_fields(fields, record)
-        return resolved, said, chain([first], chunks)
-    return fields, [], chain([first], chunks)
+    again = chain([first], chunks)
+    if not records:
+        return fields, [], again
+    absent = check_named(fields, records, path)
+    resolved, said = resolve_fields(fields, records[0])
+    return resolved, [*absent, *said], again
 
 
 def _sink(

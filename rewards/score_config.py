@@ -58,6 +58,10 @@ def check(config: ScoreConfig) -> None:
     """Raises ConfigError for settings that cannot be kept together."""
     if config.output == config.input and config.output != "-":
         raise ConfigError(f"output={config.output}: is the input; give another name")
+    if config.output != "-" and not config.output.endswith(".jsonl"):
+        raise ConfigError(
+            f"output={config.output}: expected a name ending in .jsonl (it is appended to), or - for stdout"
+        )
     if config.engine == "ray" and config.input == "-":
         raise ConfigError("engine=ray: input=- cannot be read elsewhere; give a file all machines can read")
     if config.compare is not None and "-" in (config.input, config.output):

@@ -53,12 +53,11 @@ class ScoreFile:
 
     settings: what the scores depend on, as plain JSON values; compared when a file is continued. source:
     where the input lies, kept for people and comparisons. Raises ConfigError when the file was made with
-    other settings, or nobody knows with which.
+    other settings, or nobody knows with which; such a file keeps every byte. ConfigError also where no file
+    can be written.
     """
 
     def __init__(self, path: str, settings: Mapping[str, Any], source: str, overwrite: bool) -> None:
-        if path.endswith((".gz", ".parquet")):
-            raise ConfigError(f"output={path}: expected a .jsonl name (it is appended to), or - for stdout")
         self.path = Path(path)
         self._state_path = self.path.with_name(self.path.name + ".run.json")
         self._settings, self._source = settings, source
@@ -67,15 +66,14 @@ class ScoreFile:
         self._saved_lines, self._saved_digest = 0, ""
         self._saved_at = 0.0
         self._checked = False
-        self.path.parent.mkdir(parents=True, exist_ok=True)
         with ExitStack() as undo:
-            self._handle: IO[bytes] = undo.enter_context(self.path.open("a+b"))
+            self._handle: IO[bytes] = undo.enter_context(_open_to_append(self.path))
             self._lock()
             if overwrite:
                 self._handle.truncate(0)
-            _truncate_torn_line(self._handle)
             if self._handle.seek(0, os.SEEK_END):
                 self._check_state()
+                _truncate_torn_line(self._handle)  # only now known to be ours to cut
             else:
                 self._save_state()
             undo.pop_all()  # opened in order: it stays open until __exit__
@@ -196,6 +194,17 @@ class Resumption:
     skip: int
     lines: int
     tally: Tally
+
+
+def _open_to_append(path: Path) -> IO[bytes]:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path.open("a+b")
+    except OSError as err:
+        raise ConfigError(
+            f"output={path}: cannot be written ({err.strerror or err}): give the name of a .jsonl file in a "
+            "folder of yours"
+        ) from err
 
 
 def _truncate_torn_line(handle: IO[bytes]) -> None:

@@ -26,7 +26,7 @@ LINES = 400  # three chunks and a bit
 @functools.cache
 def composed(*overrides: str) -> ScoreConfig:
     """The settings of a run, its paths still to be put in."""
-    return SCORE.load(["input=in", "output=out", *overrides])
+    return SCORE.load(["input=in", "output=out.jsonl", *overrides])
 
 
 def rows(count: int = LINES) -> list[dict[str, Any]]:

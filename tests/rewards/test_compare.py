@@ -97,6 +97,26 @@ def test_the_setting_compares_after_scoring_and_finds_the_other_input(tmp_path: 
     assert input_of(str(theirs.output)) is None
 
 
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (None, "cannot be read"),
+        ("", "holds no lines"),
+        ('{"a": 1}\n', "not a line of a score file"),
+    ],
+)
+def test_what_cannot_be_compared_with_is_refused_before_scoring(
+    tmp_path: Path, content: str | None, said: str
+) -> None:
+    scoring = Scoring(tmp_path)
+    other = tmp_path / "none.jsonl"
+    if content is not None:
+        other.write_text(content)
+    with pytest.raises(DataError, match=said):
+        scoring.run(f"compare={other}")
+    assert not scoring.output.exists()
+
+
 def test_a_line_the_input_cannot_show_is_explained(tmp_path: Path) -> None:
     mine = scored(tmp_path / "a", [{"gold": "7", "completion": "7"}], GoldInText())
     theirs = scored(tmp_path / "b", [{"gold": "7", "completion": "8"}], GoldInText())

@@ -93,10 +93,11 @@ def test_a_named_field_is_taken_at_its_word(tmp_path: Path) -> None:
     scoring = Scoring(tmp_path, [{"text": "4", "response": "5", "gold": "4"}])
     scoring.run("fields.completion=text")
     assert scoring.scores()[0]["value"] == 1.0
+    write(scoring.input, [{"response": "5"}, {"text": "4"}])
     with pytest.raises(
-        DataError, match=r"line 1, field 'txt': expected a string, got no such field; there are"
+        DataError, match=r"line 1, field 'text': expected a string, got no such field; there are"
     ):
-        scoring.run("fields.completion=txt", "overwrite=true")
+        scoring.run("fields.completion=text", "overwrite=true")
 
 
 def test_prefill_truncation_and_answer_type_reach_the_scorer(tmp_path: Path) -> None:
@@ -243,15 +244,47 @@ def test_an_empty_input_gives_an_empty_output(tmp_path: Path) -> None:
     assert "holds no lines" in scoring.said
 
 
-def test_outputs_that_cannot_be_appended_to_are_refused(scoring: Scoring) -> None:
-    with pytest.raises(ConfigError, match=r"expected a \.jsonl name"):
-        scoring.run(output=str(scoring.folder / "out.jsonl.gz"))
+def test_an_output_that_cannot_be_written_is_refused(scoring: Scoring) -> None:
+    (scoring.folder / "folder.jsonl").mkdir()
+    for place in ("folder.jsonl", "in.jsonl/out.jsonl"):
+        with pytest.raises(ConfigError, match=r"output=\S+: cannot be written \("):
+            scoring.run(output=str(scoring.folder / place))
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        (
+            ["fields.gold=nope"],
+            "fields.gold=nope: the first 128 lines have no such field; .* has id,",
+        ),
+        (["fields.gold=golden"], "did you mean 'gold'"),
+        (["fields.prompt=nope", "fields.id=nope"], "fields.prompt=nope: [^\n]*\nfields.id=nope: "),
+        (["fields.completion=nope", "on_error=skip"], "fields.completion=nope: "),
+    ],
+)
+def test_a_named_field_that_is_nowhere_is_refused(scoring: Scoring, fields: list[str], said: str) -> None:
+    with pytest.raises(ConfigError, match="(?s)" + said):
+        scoring.run(*fields)
+    assert not scoring.output.exists()
+
+
+def test_a_named_field_may_be_missing_from_some_lines(tmp_path: Path) -> None:
+    records = [{"completion": "it is 4"}, {"completion": "it is 4", "target": "4"}]
+    scoring = Scoring(tmp_path, records)
+    scoring.run("fields.gold=target", "fields.truncated=cut")
+    assert [score["value"] for score in scoring.scores()] == [None, 1.0]
+    assert "fields.truncated=cut: the first 2 lines have no such field" in scoring.said
+    assert "fields.gold" not in scoring.said
 
 
 @pytest.mark.parametrize(
     ("overrides", "said"),
     [
         (["output=a", "input=a"], "is the input"),
+        (["output=out.csv"], r"output=out\.csv: expected a name ending in \.jsonl"),
+        (["output=out.jsonl.gz"], r"expected a name ending in \.jsonl"),
+        (["output=.."], r"output=\.\.: expected a name ending in \.jsonl"),
         (["engine=ray", "input=-"], "engine=ray: input=- cannot be read elsewhere"),
         (["compare=c", "output=-"], "compare: needs input and output to be files"),
         (["on_error=ignore"], "on_error=ignore: expected one of stop, skip"),
@@ -261,7 +294,7 @@ def test_outputs_that_cannot_be_appended_to_are_refused(scoring: Scoring) -> Non
 )
 def test_settings_that_cannot_be_kept_are_refused(overrides: list[str], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
-        SCORE.load(["input=in", "output=out", *overrides])
+        SCORE.load(["input=in", "output=out.jsonl", *overrides])
 
 
 @pytest.mark.skipif(importlib.util.find_spec("ray") is not None, reason="the extra `ray` is installed")

@@ -57,6 +57,16 @@ def test_a_finished_file_is_not_scored_again(scoring: Scoring) -> None:
     assert again == first
 
 
+@pytest.mark.parametrize("content", [b'{"big": 1, "data": "one line"}', b'{"a": 1}\n', b'{"a": 1}\n{"b":'])
+def test_a_file_that_is_not_ours_keeps_every_byte(scoring: Scoring, content: bytes) -> None:
+    scoring.output.write_bytes(content)
+    with pytest.raises(ConfigError, match="which tells how they were made, is missing"):
+        scoring.run()
+    assert scoring.bytes() == content
+    scoring.run("overwrite=true")
+    assert len(scoring.scores()) == LINES
+
+
 def test_limit_can_be_raised(scoring: Scoring) -> None:
     scoring.run(scorer=BatchSum())
     whole = scoring.bytes()
