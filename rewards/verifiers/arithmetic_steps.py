@@ -2,23 +2,24 @@
 
 Knows the integers, +, - and * (also as ×, ·, \\times, \\cdot); an equation may have several terms and several
 equals signs: 3+4+1=8, 2*3 = 5+1 = 6. Text that is not of this form (variables, fractions, decimals, brackets)
-is passed over. Knows nothing of the gold answer: whether the final answer is right is the accuracy verifier's
-affair. It asks that what is claimed is true, not that it is needed, so it is paid beside accuracy, not alone.
+is passed over. Whether the final answer is right is the accuracy verifier's affair; it can judge a last step.
+The equations are asked to be true, not to be needed, so this is paid beside accuracy, not alone.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import Literal
 
 from rewards.errors import ConfigError
 from rewards.format import FormatSpec
 from rewards.types import Reason, Sample, Score, StepScore, Verdict
+from rewards.verifiers.accuracy import AccuracyVerifier
 
-VERSION = "arithmetic_steps/1"
+VERSION = "arithmetic_steps/2"
 MAX_DIGITS = 18
 """Digits of a number that is still evaluated; an equation with a longer one counts as false."""
 MAX_TERMS = 32
@@ -71,11 +72,15 @@ class ArithmeticStepScorer:
             without a closing one it ends with it.
         aggregate: how step values become the value, one of `AGGREGATES`.
         max_steps: the most different equations of one thought.
+        answer: judges what follows the last equation, as one more step that is in no aggregate; None leaves
+            it out. Under process credit a thought that stops before its hard step then ends in a wrong
+            answer, and its steps are charged for it: without this, leaving equations out is paid.
     """
 
     format: FormatSpec = field(default_factory=FormatSpec)
     aggregate: Aggregate = "mean"
     max_steps: int = 64
+    answer: AccuracyVerifier | None = None
 
     def __post_init__(self) -> None:
         if self.aggregate not in AGGREGATES:
@@ -85,7 +90,14 @@ class ArithmeticStepScorer:
 
     def score(self, samples: Sequence[Sample]) -> list[Score]:
         """One Score a sample, in order; never FAILED and never ABSTAINED."""
-        return [self._score_text(sample.text) for sample in samples]
+        scores = [self._score_text(sample.text) for sample in samples]
+        if self.answer is None:
+            return scores
+        answers = self.answer.score(samples)
+        return [
+            _with_answer(score, answer, len(sample.text))
+            for sample, score, answer in zip(samples, scores, answers, strict=True)
+        ]
 
     def _score_text(self, text: str) -> Score:
         start, end = thought_span(text, self.format)
@@ -105,6 +117,14 @@ class ArithmeticStepScorer:
         if false:
             notes["first_false"] = text[false[0].start : false[0].end][:80]
         return Score(Verdict.SCORED, value, Reason.STEPS, steps=steps, version=VERSION, notes=notes)
+
+
+def _with_answer(score: Score, answer: Score, length: int) -> Score:
+    """Adds the text after the last equation as a step, where there is one and the answer was judged."""
+    if score.reason is not Reason.STEPS or answer.value is None or score.steps[-1].end == length:
+        return score
+    last = StepScore(score.steps[-1].end, length, answer.value)
+    return replace(score, steps=(*score.steps, last), notes={**score.notes, "answer": answer.reason.value})
 
 
 def thought_span(text: str, spec: FormatSpec) -> tuple[int, int]:

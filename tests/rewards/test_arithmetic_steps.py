@@ -11,6 +11,7 @@ from grpo.credit import CreditForm, CreditSettings, process_advantages
 from rewards.errors import ConfigError
 from rewards.format import FormatSpec
 from rewards.types import Problem, Reason, Sample, Score, StepScore, Verdict
+from rewards.verifiers.accuracy import AccuracyVerifier
 from rewards.verifiers.arithmetic_steps import ArithmeticStepScorer, find_equations, thought_span
 
 PROBLEM = Problem("p", "37+45=", ("82",), "number")
@@ -207,3 +208,28 @@ def test_batch_equals_one_by_one() -> None:
     samples = [Sample(PROBLEM, text) for text in ("1+1=2", "", "2+2=5;1+1=2", "x")]
     assert SCORER.score(samples) == [SCORER.score([sample])[0] for sample in samples]
     assert torch.tensor([result.value for result in SCORER.score(samples)]).tolist() == [1.0, 0.0, 0.5, 0.0]
+
+
+def test_the_answer_is_the_last_step_and_in_no_aggregate() -> None:
+    scorer = ArithmeticStepScorer(answer=AccuracyVerifier())
+    text = "<think>7+5=12,c1;3+4+1=7</think>72"
+    problem = Problem("p", "37+45=", ("82",))
+    (wrong,) = scorer.score([Sample(problem, text)])
+    assert [(text[s.start : s.end], s.value) for s in wrong.steps] == [
+        ("<think>7+5=12", 1.0),
+        (",c1;3+4+1=7", 0.0),
+        ("</think>72", 0.0),
+    ]
+    assert wrong.value == 0.5
+    # a thought that leaves its hard step out is true so far, and pays for it at the end
+    short = "<think>7+5=12</think>72"
+    (skipped,) = scorer.score([Sample(problem, short)])
+    assert [s.value for s in skipped.steps] == [1.0, 0.0]
+    (right,) = scorer.score([Sample(problem, "<think>7+5=12,c1;3+4+1=8</think>82")])
+    assert [s.value for s in right.steps] == [1.0, 1.0, 1.0]
+
+
+def test_an_answer_that_cannot_be_judged_is_no_step() -> None:
+    scorer = ArithmeticStepScorer(answer=AccuracyVerifier())
+    (score,) = scorer.score([Sample(Problem("p", "37+45="), "<think>7+5=12</think>82")])
+    assert [s.value for s in score.steps] == [1.0]
