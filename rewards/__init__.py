@@ -52,18 +52,29 @@ def load_scorer(reward: str, *overrides: str) -> Scorer:
     return build_scorer(SCORER.load([f"reward={reward}", *overrides]).reward)
 
 
-def verify(*, gold: str | Sequence[str], prediction: str, answer_type: AnswerType = "auto") -> Score:
+def verify(
+    *, gold: str | float | Sequence[str | float] | None, prediction: str, answer_type: AnswerType = "auto"
+) -> Score:
     """Whether the answer that a text gives equals the gold answer: value 1.0 or 0.0, with the reason.
 
     Args:
-        gold: the gold answer; several are all required. An empty one makes the score abstain.
+        gold: the gold answer, text or number; several are all required. None or an empty one makes the score
+            abstain.
         prediction: any text that ends in an answer; a thought in <think> tags is optional and not searched.
         answer_type: what kind of answer the gold is; "auto" reads it from the gold.
+
+    Raises:
+        TypeError: for a gold or a prediction of another type.
     """
     # What `import rewards` need not load.
     from rewards.format import FormatSpec
+    from rewards.records import gold_texts
     from rewards.verifiers.accuracy import AccuracyVerifier
 
-    golds = (gold,) if isinstance(gold, str) else tuple(gold)
+    golds = gold_texts(gold)
+    if golds is None:
+        raise TypeError(f"verify: gold={gold!r}: expected a string, a number, a list of these or None")
+    if not isinstance(prediction, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"verify: prediction={prediction!r}: expected a string")
     sample = Sample(Problem("verify", "", golds, answer_type), prediction)
     return AccuracyVerifier(format=FormatSpec(mode="optional", answer_style="free")).score([sample])[0]

@@ -126,10 +126,10 @@ def mix_problems(weights: Mapping[str, float], gates: Mapping[str, str | None]) 
         problems.append("reward: every weight is 0, nothing would be paid; give one component a weight")
     for name, gate in gates.items():
         if gate is not None and (gate not in gates or gate == name):
-            others = ", ".join(other for other in gates if other != name)
+            others = [other for other in gates if other != name]
             problems.append(
                 f"reward.components.{name}.gate={gate}: expected the name of another component "
-                f"({others or 'there is none'}) or null{suggest(gate, gates)}"
+                f"({', '.join(others) or 'there is none'}) or null{suggest(gate, others)}"
             )
     return problems
 

@@ -70,7 +70,7 @@ def register_mixes() -> None:
 def mix_names(mix: str) -> list[str]:
     """The names in a mix, in order.
 
-    >>> mix_names("verifiable+format")
+    >>> mix_names("verifiable + format")
     ['verifiable', 'format']
     """
-    return mix.split("+")
+    return [name.strip() for name in mix.split("+")]

@@ -50,7 +50,9 @@ def compose_checked(config_name: str, schema: type, overrides: Sequence[str]) ->
         ConfigError: one line for each override at fault.
     """
     with composing() as loader:
-        _parse(overrides, loader)
+        nameless = list(_nameless(_parse(overrides, loader), loader))
+        if nameless:
+            raise ConfigError("\n".join(nameless))
         try:
             config = compose(config_name, list(overrides))
             clashes = list(_clashes(overrides, loader))
@@ -139,6 +141,16 @@ def _options(group: str, overrides: Sequence[Override], loader: ConfigLoader) ->
     return loader.get_group_options(group, config_name=None, overrides=_search_path(overrides))
 
 
+def _nameless(overrides: Sequence[Override], loader: ConfigLoader) -> Iterator[str]:
+    """Choices of files by what is no name, such as `reward=null` and `data=5`: Hydra fails at them."""
+    for override in overrides:
+        if override.is_delete() or override.is_sweep_override() or isinstance(override.value(), (str, list)):
+            continue
+        valid = _options(override.key_or_group, overrides, loader)
+        if valid:
+            yield f"{override.input_line}: expected a name, one of {', '.join(valid)}"
+
+
 def _search_path(overrides: Sequence[Override]) -> list[str]:
     return [str(override.input_line) for override in overrides if override.key_or_group == SEARCH_PATH]
 
@@ -150,9 +162,11 @@ def _choice_faults(override: Override, valid: Sequence[str]) -> Iterator[str]:
         yield _needs_multirun(override)
         return
     for name in _chosen(override):
-        if name not in valid:
-            several = f" (several are joined by +: {group}=a+b)" if group == GROUP else ""
-            expected = f"expected one of {', '.join(valid)}{several}"
+        several = f" (several are joined by +: {group}=a+b)" if group == GROUP else ""
+        expected = f"expected one of {', '.join(valid)}{several}"
+        if not name:
+            yield f"{override.input_line}: a name is missing; {expected}"
+        elif name not in valid:
             yield f"{group}={name}: no such {group}; {expected}{suggest(name, valid)}"
 
 

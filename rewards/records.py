@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -176,8 +176,27 @@ def id_field(record: Mapping[str, Any], name: str, where: str) -> str | int | No
 
 def gold_field(record: Mapping[str, Any], name: str, where: str) -> tuple[str, ...]:
     """The gold answers: a string, a number, a list of these, or null (no gold: empty). Raises DataError."""
-    value: object = record.get(name)
-    values = cast(list[object], value) if isinstance(value, list) else [] if value is None else [value]
+    golds = gold_texts(record.get(name))
+    if golds is None:
+        raise DataError(
+            f"{where}, field {name!r}: expected a string, a number, a list of these or null, "
+            f"got {_shown(record[name])}"
+        )
+    return golds
+
+
+def gold_texts(value: object) -> tuple[str, ...] | None:
+    """The gold answers as texts: of a string, a number, a list or tuple of these; empty for None.
+
+    None for any other value, also for a number that is not finite.
+    """
+    values = (
+        cast(Sequence[object], value)
+        if isinstance(value, (list, tuple))
+        else []
+        if value is None
+        else [value]
+    )
     golds: list[str] = []
     for entry in values:
         if isinstance(entry, str):
@@ -185,12 +204,9 @@ def gold_field(record: Mapping[str, Any], name: str, where: str) -> tuple[str, .
         elif isinstance(entry, int) and not isinstance(entry, bool):
             golds.append(str(entry))
         elif isinstance(entry, float) and math.isfinite(entry):
-            golds.append(repr(entry))
+            golds.append(repr(float(entry)))  # of a subclass too, such as a NumPy number
         else:
-            raise DataError(
-                f"{where}, field {name!r}: expected a string, a number, a list of these or null, "
-                f"got {_shown(record[name])}"
-            )
+            return None
     return tuple(golds)
 
 

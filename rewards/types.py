@@ -98,7 +98,10 @@ class Problem:
     meta: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def __post_init__(self) -> None:
-        if isinstance(self.gold, str):
+        if isinstance(self.gold, str) or any(
+            not isinstance(entry, str)  # pyright: ignore[reportUnnecessaryIsInstance]
+            for entry in self.gold
+        ):
             raise TypeError(f"Problem {self.id!r}: gold must be a tuple of strings, got {self.gold!r}")
         if self.answer_type not in ANSWER_TYPES:
             raise ValueError(

@@ -286,6 +286,9 @@ def test_the_program_exits_by_its_limits(tmp_path: Path) -> None:
     assert strict.returncode == 1
     assert "3.6% of the golds cannot be verified" in strict.stdout
     assert "exploitability" not in strict.stdout
+    told = audit(tmp_path, "--help")
+    assert (told.returncode, told.stderr) == (0, "")
+    assert "max_exploitability" in told.stdout
     refused = audit(tmp_path, "reward=verifable", *data)
     assert refused.returncode == 2
     assert "verifiable" in refused.stderr

@@ -110,17 +110,46 @@ def test_load_scorer_refuses_an_unknown_name_with_the_valid_ones() -> None:
         rewards.load_scorer("verifable+format")
 
 
+@pytest.mark.parametrize("reward", [5, None])
+def test_load_scorer_refuses_what_is_no_name(reward: Any) -> None:
+    with pytest.raises(ConfigError, match=r"expected a name, one of arithmetic_steps|no such reward"):
+        rewards.load_scorer(reward)
+
+
 @pytest.mark.parametrize(
     ("gold", "prediction", "value"),
     [
         ("1/2", r"so the answer is \boxed{0.5}", 1.0),
         ("42", "42", 1.0),
         ("42", "41", 0.0),
+        (42, "42", 1.0),
+        (42.0, "42", 1.0),
+        ([1, "2"], r"\boxed{1}, \boxed{2}", 1.0),
+        (None, "42", None),
+        ([], "42", None),
         ("42", r"<think>it is 42</think>\boxed{41}", 0.0),
     ],
 )
-def test_verify(gold: str, prediction: str, value: float) -> None:
+def test_verify(gold: Any, prediction: str, value: float | None) -> None:
     assert rewards.verify(gold=gold, prediction=prediction).value == value
+
+
+@pytest.mark.parametrize("gold", [True, b"42", [None], [["42"]], {"42": 1}, float("nan")])
+def test_verify_names_a_gold_of_another_type(gold: Any) -> None:
+    with pytest.raises(TypeError, match=r"verify: gold=.*: expected a string, a number, a list of these"):
+        rewards.verify(gold=gold, prediction="42")
+
+
+@pytest.mark.parametrize("prediction", [None, 42, b"42", ["42"]])
+def test_verify_names_a_prediction_that_is_no_text(prediction: Any) -> None:
+    with pytest.raises(TypeError, match=r"verify: prediction=.*: expected a string"):
+        rewards.verify(gold="42", prediction=prediction)
+
+
+@pytest.mark.parametrize("gold", ["42", (42,), (None,)])
+def test_a_problem_refuses_a_gold_that_is_no_tuple_of_strings(gold: Any) -> None:
+    with pytest.raises(TypeError, match="Problem 'q': gold must be a tuple of strings"):
+        Problem("q", "", gold)
 
 
 def test_verify_abstains_without_a_gold_and_asks_for_all_of_several() -> None:

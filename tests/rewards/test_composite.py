@@ -208,6 +208,7 @@ def test_everything_wrong_with_a_mix_is_told_at_once() -> None:
     assert "format.gate=acuracy" in lines[1]
     assert "did you mean 'accuracy'?" in lines[1]
     assert "length.gate=length: expected the name of another component" in lines[2]
+    assert "did you mean" not in lines[2]
 
 
 @pytest.mark.parametrize("components", [{}, {"a": Component(0.0, scored(1.0))}])

@@ -34,6 +34,10 @@ def test_a_mix_equals_the_list_in_any_order() -> None:
     assert set(loaded[0].reward.components) == {"accuracy", "format"}
 
 
+def test_a_mix_may_be_written_with_spaces() -> None:
+    assert SCORER.load(["reward=verifiable + format"]) == SCORER.load(["reward=verifiable+format"])
+
+
 def test_a_mix_may_name_rewards_of_the_users_own_folder(tmp_path: Path) -> None:
     (tmp_path / "reward").mkdir()
     (tmp_path / "reward" / "mine.yaml").write_text(
@@ -81,7 +85,11 @@ def test_the_format_reaches_the_scorers() -> None:
         ),
         (["reward=format+verifable"], ["reward=verifable: no such reward"]),
         (["reward=[format,verifable]"], ["reward=verifable: no such reward"]),
-        (["reward=format+"], ["reward=: no such reward"]),
+        (["reward=format+"], ["reward=format+: a name is missing; expected one of "]),
+        (["reward="], ["reward=: a name is missing; expected one of "]),
+        (["reward=null"], ["reward=null: expected a name, one of arithmetic_steps, "]),
+        (["reward=5"], ["reward=5: expected a name, one of arithmetic_steps, "]),
+        (["format=null"], ["format=null: expected a name, one of answer_tags, "]),
         (["reward=format+format"], ["reward=format+format: a reward is named twice; name each once"]),
         (
             ["reward=format,verifiable"],
