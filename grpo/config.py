@@ -20,7 +20,7 @@ from rewards.config import Program, RewardConfig
 from rewards.errors import ConfigError
 from rewards.options import option
 
-HASH_LEFT_OUT = ("resume", "output_dir", "dry_run", "log")
+HASH_LEFT_OUT = ("resume", "output_dir", "label", "dry_run", "log")
 """Settings that change nothing about what is computed, only where it goes or whether it starts."""
 
 
@@ -94,6 +94,7 @@ class OptimConfig:
     weight_decay: float = option(at_least=0)
     max_grad_norm: float = option(above=0)
     micro_batch_rows: int = option(at_least=1)
+    micro_batch_tokens: int | None = option(at_least=1)
     on_nonfinite: str = option("stop", "skip")
 
 

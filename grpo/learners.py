@@ -59,6 +59,7 @@ def make_learners(
             algorithm.updates_per_rollout,
             config.optim.max_grad_norm,
             keep_silent=algorithm.silent_groups == "keep",
+            micro_batch_tokens=config.optim.micro_batch_tokens,
         ),
         loss_settings(algorithm),
         accelerator=accelerator,
