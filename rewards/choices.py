@@ -10,10 +10,12 @@ from __future__ import annotations
 import re
 
 from rewards.prose import without_reference
+from rewards.withdrawn import is_row, turns
 
 _WRAPPERS = re.compile(
     r"\\(?:text|textbf|mathrm|mathbf|mathsf|rm|bf|boxed|fbox|mbox|left|right)(?![A-Za-z])|[*_`\"'“”{}$~]"
 )
+_WIDE = {0xFEE0 + code: code for code in (*b"().,:", *range(ord("A"), ord("Z") + 1))}
 _LETTER = re.compile(r"\s*(?:[(\[]\s*([A-Za-z])\s*[)\]]|([A-Z])(?![A-Za-z0-9’+*^=-]))")
 _NEXT = re.compile(r"\s*(/|,?\s*or\b|,?\s*and\b|,|;|&|\s)\s*(?=[(\[]?\s*[A-Z](?![A-Za-z0-9’]))")
 # After a bare "A" or "I": what shows that it is a letter and not a word of a sentence.
@@ -49,14 +51,18 @@ def choice_in(text: str) -> tuple[str, ...]:
     return _letters_at(_bare(text), 0)
 
 
-def announced_choice(text: str) -> tuple[str, ...]:
+def announced_choice(text: str, *, announced_only: bool = False) -> tuple[str, ...]:
     """The letters that running text settles on; empty when it settles on none.
 
     In order: the last "the answer (option, choice) is X"; the last "X is correct"; the last "choose X" or "it
     must be X"; a text that starts with a label ("B) Paris") and lists no other; a last line that is a letter.
+    Announcements of different letters in a row, or of three, give all their letters. announced_only: by the
+    first of these ways only.
     """
     bare = _bare(without_reference(text))
     found = _last_after(_STRONG, bare)
+    if announced_only:
+        return found
     if not found:
         named = [match[1] for match in _IS_CORRECT.finditer(bare)]
         found = tuple(named[-1:])
@@ -71,22 +77,49 @@ def announced_choice(text: str) -> tuple[str, ...]:
         last = lines[-1].strip() if lines else ""
         if len(last) <= 24:
             found = _letters_at(last, 0, whole=True)
+        if found and len(lines) > 1 and (above := _letters_at(lines[-2], 0, whole=True)):
+            found = tuple(dict.fromkeys(above + found))
+    turned = turned_choice(bare)
+    if turned is not None:
+        return turned
     return found or _letters_at(f"({bare.strip()})", 0, whole=True)
 
 
 def _bare(text: str) -> str:
     """The text without emphasis, quotes, math delimiters and text macros."""
-    return _WRAPPERS.sub("", text)
+    return _WRAPPERS.sub("", text if text.isascii() else text.translate(_WIDE))
+
+
+def turned_choice(text: str) -> tuple[str, ...] | None:
+    """The letters that the last turn of a text takes ("No wait, it is C"); None where it takes none back."""
+    bare = _bare(text)
+    for _, at, firm in reversed(turns(bare, 0)):
+        letters = _letters_at(bare, at)
+        if letters or firm:
+            return letters
+    return None
 
 
 def _last_after(marker: re.Pattern[str], text: str) -> tuple[str, ...]:
-    """The letters after the last occurrence of marker that is followed by any, denied ones left out."""
-    found: tuple[str, ...] = ()
+    """The letters after the last occurrence of marker that is followed by any, denied ones left out.
+
+    Together with those of the occurrence before, where the two stand in a row; all, where there are three.
+    """
+    said: list[tuple[int, int, tuple[str, ...]]] = []
     for match in marker.finditer(text):
         filler = _FILLER.match(text, match.end())
         at = filler.end() if filler else match.end()
-        found = _letters_at(text, at) or found
-    return found
+        letters = _letters_at(text, at)
+        if letters:
+            said.append((match.start(), at, letters))
+    if not said:
+        return ()
+    different = tuple(dict.fromkeys(letter for _, _, letters in said for letter in letters))
+    if len({letters for _, _, letters in said}) > 2:
+        return different
+    if len(said) > 1 and is_row(_LETTER.sub("", text[said[-2][1] : said[-1][0]], count=1)):
+        return tuple(dict.fromkeys(said[-2][2] + said[-1][2]))
+    return said[-1][2]
 
 
 def _letters_at(text: str, at: int, *, whole: bool = False) -> tuple[str, ...]:

@@ -37,7 +37,23 @@ END_OF_TURN: frozenset[str] = frozenset(
 )
 """Tokens that end a turn in the common chat formats (and the start of the next turn, when a model ran on)."""
 
+# Struck out, commented or quoted in LaTeX or Markdown: no answer stands there.
+_HIDDEN = re.compile(
+    r"\\iffalse\b.*?(?:\\fi\b|\Z)|\\begin\{(verbatim|comment|lstlisting)\}.*?(?:\\end\{\1\}|\Z)"
+    r"|\\verb\*?([^\sA-Za-z*])[^\n]*?\2|(?<!~)~~(?=[^\s~])[^~\n]{1,200}(?<=\S)~~(?!~)"
+    r"|\\(?:[bx]?cancel|sout)\s*\{[^{}]*\\f?box(?:ed)?\s*\{(?:[^{}]|\{[^{}]*\})*\}[^{}]*\}",
+    re.DOTALL,
+)
+_MAY_HIDE = re.compile(r"\\(?:iffalse|verb|begin\{(?:verbatim|comment|lstlisting)|[bx]?cancel|sout)|~~")
+# A thought under a tag that only looks like ours, in any case, with spaces or bars.
+_ALIKE = re.compile(
+    r"(?i)<\s*(/?)\s*\|?\s*(/?)\s*(?:think|thinking|thought|thoughts)\s*\|?\s*>"
+    r"|<\|(?:begin|(end))_of_thought\|>"
+)
 _COMMENT = re.compile(r"%(?<!\S%)")  # after white space or at the start, where a line may begin with it
+_ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\\\)?|[@-Z\\\\-_])")
+_BLANKS = frozenset("\u115f\u1160\u2800\u3164\uffa0")
+_UNSEEN = frozenset(("Cc", "Cf", "Cn", "Co", "Cs", "Mn", "Me"))
 _IN_LINES = re.compile(r"[^\r\n]+")
 _LONGEST_TOKEN = max(map(len, END_OF_TURN))
 
@@ -80,6 +96,20 @@ def answer_start(layout: Layout, spec: FormatSpec) -> int | None:
     return layout.closes[-1] + len(spec.think_close) if layout.closes else layout.written_from
 
 
+def in_open_thought(text: str) -> bool:
+    """Whether text ends inside a thought under a look-alike of the usual tags: `<thinking>`, `<|Think|>`.
+
+    >>> in_open_thought("<thinking>42"), in_open_thought("<thinking>6*7</thinking>42")
+    (True, False)
+    """
+    if "<" not in text:
+        return False
+    last = None
+    for match in _ALIKE.finditer(text):
+        last = match
+    return last is not None and not (last[1] or last[2] or last[3])
+
+
 def end_of_turn(text: str) -> int:
     """The length of text without trailing white space and end-of-turn tokens."""
     end = len(text)
@@ -104,8 +134,16 @@ def find_all(text: str, tag: str) -> tuple[int, ...]:
 
 
 def is_visible(text: str) -> bool:
-    """Whether a reader would see anything: white space, controls and zero-width characters are nothing."""
-    return any(not char.isspace() and unicodedata.category(char) not in ("Cc", "Cf") for char in text)
+    """Whether a reader would see anything.
+
+    White space, controls and their escape sequences, zero-width characters, blank letters (Hangul fillers,
+    the empty Braille cell), characters without a glyph and accents that sit on nothing are nothing.
+    """
+    bare = _ESCAPE.sub("", text) if "\x1b" in text else text
+    return any(
+        not char.isspace() and char not in _BLANKS and unicodedata.category(char) not in _UNSEEN
+        for char in bare
+    )
 
 
 def hide_quoted(text: str) -> str:
@@ -119,6 +157,8 @@ def hide_quoted(text: str) -> str:
             text = _hide_fences(text, mark)
     if "<!--" in text:
         text = _hide_comments(text)
+    if _MAY_HIDE.search(text):
+        text = _HIDDEN.sub(lambda run: _blank(run[0]), text)
     if _COMMENT.search(text):
         lines = text.splitlines(keepends=True)
         text = "".join(_blank(line) if line.lstrip().startswith("%") else line for line in lines)

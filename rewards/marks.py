@@ -20,9 +20,10 @@ _BARE_BOX = re.compile(r"\s*([^\s$\\{}]+)")
 _FORMULA = re.compile(r"\\[\s\S]|\$\$?")
 _CLOSERS = {"\\[": "\\]", "\\(": "\\)", "$$": "$$", "$": "$"}
 _NUMBER = re.compile(
+    r"[0-9]+(?::[0-9]+)+(?:\s?[aApP]\.?[mM]\b\.?)?|"  # a time of day or a ratio is one value
     r"(?:[-+−]\s?)?(?:\\?[$€£]\s?)?"
     r"(?:[0-9]{1,3}(?:(?:,|\{,\})[0-9]{3})+(?![0-9])|[0-9]+)?(?:\.[0-9]+|(?<=[0-9]))"
-    r"(?:[eE][-+]?[0-9]+)?(?:\s?/\s?[0-9]+)?(?:\s?\\?%)?"
+    r"(?:[eE][-+]?[0-9]+)?(?:\s?/\s?[0-9]+)?(?:\s?(?:\\?%|percent\b))?"
 )
 _TEXT_MACRO = re.compile(r"\\(?:text|mbox|mathrm|textbf|textit|operatorname|mathbf|textrm)\s*\{[^{}]*\}")
 _COMMAND = re.compile(r"\\(?:begin|end)\s*\{[^{}]*\}(?:\{[^{}]*\})?|\\[A-Za-z]+")
@@ -32,6 +33,7 @@ _MATH_WORDS = re.compile(  # words that stand in plain formulas
     r"pi|inf|infinity|oo|nan|alpha|beta|gamma|delta|theta|lambda|mu|phi|psi|sigma|omega|rho|tau|epsilon|eta|zeta|"
     r"and|or|in|union|true|false|none|d[xyt]"
 )
+_GOES_ON = re.compile(r"\s*[*/^×÷=+<>]")
 _SHORT_WORDS = re.compile(r"am|an|as|at|be|by|do|go|he|if|is|it|me|my|no|of|on|so|to|up|us|we")
 
 
@@ -168,6 +170,14 @@ def find_numbers(text: str) -> list[Mark]:
         for match in _NUMBER.finditer(text)
         if _stands_alone(text, match)
     ]
+
+
+def number_at(text: str, start: int) -> str | None:
+    """The plain number that starts here, or None where none does or it goes on as a word or a formula."""
+    match = _NUMBER.match(text, start)
+    if match is None or not _stands_alone(text, match) or _GOES_ON.match(text, match.end()):
+        return None
+    return match[0].strip() or None
 
 
 def _stands_alone(text: str, match: re.Match[str]) -> bool:

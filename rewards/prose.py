@@ -7,16 +7,19 @@ or denies its number gives none. Text in, candidate out; linear in the text.
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 
 from rewards.extraction import Extraction, ExtractionSettings, Kind, Rung
 from rewards.marks import Mark, find_formulas, find_numbers, is_prose
 from rewards.types import Reason
+from rewards.withdrawn import has_doubt, is_denied, is_doubted, is_row, same_writing
 
 _WHOLE_LIMIT = 4096  # characters of a text that may be one formula
 _SHORT_LIMIT = 120  # characters of a text answer
+_MANY = 32  # announcements from the end that are compared
 _TAIL = 4096  # characters from the end in which the last number is sought first
 # Begins with a set of letters, which the search can skip to.
-_MARKER = re.compile(
+MARKER = re.compile(
     r"[aAfF答](?:(?<=[aA])(?<!\w[aA])(?i:nswers?\b[ \t*_]*"
     r"(?:(?:to|for|of|in|here|must|should|would|will|may|then)\b[^.:\n]{0,40}?)?[ \t*_]*"
     r"(?:\bis\b|\bare\b|\bwas\b|\bequals?\b|\bbe\b|[:：=≈]))"
@@ -45,6 +48,7 @@ _DENIED = re.compile(
     r"\w+er\s+than)\b"
 )
 _DENYING = re.compile(r"(?i)\b(?:not|never|nor|neither|cannot)\b|n[’']t\b")
+_WRONG = re.compile(r"(?i)\b(?:wrong|incorrect|mistaken|bad)\s+(?:final\s+)?$")
 _OR = re.compile(r"(?i)\b(?:or|either|between)\b")
 _LIST_GAP = re.compile(
     r"(?i)(?:[\s$*)\]}]|\\right|\\[)\]}])*(,|;|/|,?\s*(?:and|or)\b)[\s$*]*(?:maybe|perhaps|possibly)?"
@@ -57,8 +61,18 @@ _HEDGES = re.compile(
 )
 _OPERATOR_BEFORE = re.compile(r"[-+*/^<>≤≥×÷·_\\{]\s*$")
 _OPERATOR_AFTER = re.compile(r"\s*(?:[*/^<>≤≥×÷·{\\]|[-+]\s*[\d(])")
+_IS_THE_ANSWER = re.compile(r"(?i)[\s*]+(?:is|was)\s+(?:the|my)\s+(?:(?:final|correct|right)\s+)?answer\Z")
+_POINT_AT_END = re.compile(
+    r"(?i)(?:\b(?:is|are|at|equals)|[=:])\s*([(\[]\s*[-+−]?[0-9][0-9./]*(?:\s*,\s*[-+−]?[0-9][0-9./]*)+\s*[)\]])[.\s]*\Z"
+)
 _NUMBER_WITH_WORDS = re.compile(r"[-+−$€£\s]*[0-9][0-9,.]*(?:\s*/\s*[0-9]+)?\s*(?:[^\W\d_]+\s*){0,3}")
 _BOLD = re.compile(r"(?<![\w)\]}])\*\*([^*\n]+)\*\*(?![\w(\[{])")  # not the powers of 2**3**x
+# Two parts of one quantity, or two quantities: "1 hour and 30 minutes", "3 apples, 2 pears", "5 ft 3 in".
+_PART_GAP = re.compile(
+    r"(?i)\s*(?:[^\W\d_]+\s*(?:,\s*and\b|,|;|&|\band\b)|(?:hours?|hrs?|h|minutes?|mins?|days?|weeks?|months?|"
+    r"years?|feet|foot|ft|pounds?|lbs?|dollars?|met(?:er|re)s?|m|degrees?))\s*"
+)
+_QUOTES = '*`"“”'
 _EMPHASIS = '*_`"“”'
 
 
@@ -87,6 +101,8 @@ def _concluded(text: str, *, numbers: bool) -> Extraction | None:
     found = _last_formula(text, start, len(text), Rung.FORMULA)
     if not numbers:
         return found
+    if point := _POINT_AT_END.search(text, max(start, len(text) - 400)):
+        return Extraction(point[1], Rung.FORMULA, None, point.span(1))
     after = found.span[1] if found and found.span else start
     return last_number(text[after:], after) or found
 
@@ -98,7 +114,7 @@ def clean(text: str) -> str:
     before = None
     while text != before:
         before = text
-        text = text.strip().strip(_EMPHASIS)
+        text = text.strip().strip(_EMPHASIS if text.strip().endswith("_") else _QUOTES)
         if text.endswith((".", ",", ";", ":", "。")) and not text.endswith(".."):
             text = text[:-1]
     for opener, closer in (("$$", "$$"), ("\\[", "\\]"), ("\\(", "\\)"), ("$", "$")):
@@ -109,17 +125,41 @@ def clean(text: str) -> str:
 
 
 def _announced(text: str, kind: Kind) -> Extraction | None:
-    """What the last announcement of the answer announces."""
-    marker = None
-    for match in _MARKER.finditer(text):
-        marker = match
-    if marker is None:
+    """What the last announcement of the answer announces; none where it is one of a list of candidates."""
+    markers = list(MARKER.finditer(text))
+    if not markers:
         return None
+    last = announcement(text, markers[-1], kind)
+    if last.answer is None or kind == "text" or len(markers) == 1:
+        return last
+    pairs = pairwise(markers[-_MANY:])
+    others = [announcement(text[: after.start()], one, kind) for one, after in pairs if states_value(one[0])]
+    values = [one for one in others if one.answer and not is_prose(one.answer.replace("$", " "))]
+    different: list[str] = [last.answer]
+    for one in values:
+        if not any(same_writing(one.answer or "", known) for known in different):
+            different.append(one.answer or "")
+    in_row = bool(values) and is_row(text[(values[-1].span or (0, 0))[1] : markers[-1].start()])
+    if len(different) > 2 or (in_row and not same_writing(values[-1].answer or "", last.answer)):
+        return Extraction(None, Rung.ANNOUNCED, Reason.AMBIGUOUS, last.span)
+    return last
+
+
+def announcement(text: str, marker: re.Match[str], kind: Kind) -> Extraction:
+    """What one announcement announces."""
     skipped = _AFTER_MARKER.match(text, marker.end())
     start = skipped.end() if skipped else marker.end()
-    if kind != "text" and (_DENYING.search(marker[0]) or _DENIED.match(text, start)):
+    if kind != "text" and (not states_value(marker[0]) or _DENIED.match(text, start)):
+        return Extraction(None, Rung.ANNOUNCED, Reason.NO_ANSWER, marker.span())
+    before = text[max(0, marker.start() - 30) : marker.start()]
+    if kind != "text" and _WRONG.search(before):
         return Extraction(None, Rung.ANNOUNCED, Reason.NO_ANSWER, marker.span())
     return _announcement(text, start, kind)
+
+
+def states_value(marker: str) -> bool:
+    """Whether an announcement states its answer, and neither denies nor doubts it."""
+    return not (_DENYING.search(marker) or has_doubt(marker))
 
 
 def closing_line(text: str, start: int, kind: Kind) -> Extraction | None:
@@ -134,7 +174,7 @@ def _announcement(text: str, start: int, kind: Kind) -> Extraction:
     formula = next(find_formulas(text[start : start + _WHOLE_LIMIT]), None)
     if formula is not None and formula.start == 0:
         return _leading_formula(text, start, formula)
-    end = _sentence_end(text, start)
+    end = sentence_end(text, start)
     sentence = text[start:end]
     if kind == "text":
         return Extraction(clean(sentence), Rung.ANNOUNCED, None, (start, end))
@@ -145,7 +185,7 @@ def _announcement(text: str, start: int, kind: Kind) -> Extraction:
 
 def _leading_formula(text: str, start: int, formula: Mark) -> Extraction:
     """An announcement that opens with a formula: it alone, unless others are listed beside it."""
-    end = _sentence_end(text, start + formula.end)
+    end = sentence_end(text, start + formula.end)
     if _LIST_GAP.match(text, start + formula.end, end) and not is_prose(text[start:end].replace("$", " ")):
         return Extraction(clean(text[start:end]), Rung.ANNOUNCED, None, (start, end))
     if _OR.search(text, start + formula.end, end):
@@ -205,7 +245,7 @@ def is_visible_math(text: str) -> bool:
     return bool(clean(text)) and not is_prose(text.replace("$", " "))
 
 
-def _sentence_end(text: str, start: int) -> int:
+def sentence_end(text: str, start: int) -> int:
     """Where the sentence from start ends; a mark inside a formula ends none."""
     window = text[start : start + _WHOLE_LIMIT]
     formulas = list(find_formulas(window))
@@ -221,7 +261,7 @@ def _whole(text: str) -> Extraction | None:
     stripped = text.strip()
     if not stripped or len(stripped) > _WHOLE_LIMIT or "\n\n" in stripped:
         return None
-    answer = clean(stripped)
+    answer = _IS_THE_ANSWER.sub("", clean(stripped))
     plain = answer.replace("$", " ").strip()
     one_formula = stripped[0] == "$" and answer != stripped and "$" not in answer
     if not one_formula and is_prose(plain) and not _NUMBER_WITH_WORDS.fullmatch(plain):
@@ -248,8 +288,10 @@ def _last_formula(text: str, start: int, end: int, rung: Rung) -> Extraction | N
     before = text[max(start, last.start - 40) : last.start]
     if _OR_BEFORE.search(before) or _is_listed(text, formulas):
         return Extraction(None, rung, Reason.AMBIGUOUS, span)
-    if _DENIAL.search(before):
+    if _DENIAL.search(before) or is_denied(text, last.start, last.end):
         return Extraction(None, rung, Reason.NO_ANSWER, span)
+    if is_doubted(text, last.start, last.end):
+        return Extraction(None, rung, Reason.AMBIGUOUS, span)
     return Extraction(clean(last.content or ""), rung, None, span)
 
 
@@ -266,8 +308,10 @@ def last_number(text: str, offset: int) -> Extraction | None:
     start, end = base + last.start, base + last.end
     span = (offset + start, offset + end)
     before = text[max(0, start - 40) : start]
-    if _is_alternative(text[base:], numbers):
+    if _is_alternative(text[base:], numbers) or is_doubted(text, start, end):
         return Extraction(None, Rung.NUMBER, Reason.AMBIGUOUS, span)
+    if is_denied(text, start, end):
+        return Extraction(None, Rung.NUMBER, Reason.NO_ANSWER, span)
     if _DENIAL.search(before) or _OPERATOR_BEFORE.search(before) or _OPERATOR_AFTER.match(text, end):
         return Extraction(None, Rung.NUMBER, Reason.NO_ANSWER, span)
     return Extraction(last.content, Rung.NUMBER, None, span)
@@ -291,7 +335,7 @@ def _is_listed(text: str, numbers: list[Mark]) -> bool:
         return True
     gap = _LIST_GAP.fullmatch(text, numbers[-2].end, last.start)
     if gap is None:
-        return False
+        return _PART_GAP.fullmatch(text, numbers[-2].end, last.start) is not None
     if gap[1].strip(" ,") != "and":
         return True
     lead = text[max(0, numbers[-2].start - 20) : numbers[-2].start]

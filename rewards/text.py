@@ -24,10 +24,12 @@ from dataclasses import dataclass
 from rewards.choices import announced_choice, choice_in
 from rewards.extraction import Extraction, ExtractionSettings, Kind, Rung
 from rewards.format import FormatSpec
-from rewards.layout import answer_start, hide_quoted, is_visible, read_layout
+from rewards.later import latest, spelled_out, standing
+from rewards.layout import answer_start, hide_quoted, in_open_thought, is_visible, read_layout
 from rewards.marks import Mark, find_boxes, is_prose
 from rewards.prose import clean, closing_line, loose_answer
 from rewards.types import Reason
+from rewards.withdrawn import is_row, same_writing
 
 _ECHO_MINIMUM = 12  # characters of a question that are masked where the completion repeats them
 _ZERO_WIDTH = "\u00ad\u200b-\u200f\u2060\ufeff"
@@ -37,7 +39,8 @@ _HIDDEN_INSIDE = re.compile(f"[{_ZERO_WIDTH}\u202a-\u202e\u2066-\u206f\U000e0000
 _PERCENT = re.compile(r"[\s$}]*(?:\\?%|percent\b|pct\b)")
 _SPACE = r"(?:[\s$.*]|\\[()\[\],;]|\\q?quad\b)*"
 _BETWEEN_BOXES = re.compile(
-    rf"{_SPACE}(?:\\text\{{\s*)?(,|;|and\b|or\b)(?:\s*\}})?{_SPACE}(?:(?:and|or)\b)?{_SPACE}"
+    rf"{_SPACE}(?:\\text\{{\s*)?(,|;|and\b|or\b|)(?:\s*\}})?{_SPACE}"
+    rf"(?:(?:and|or|also|alternatively|maybe|perhaps)\b{_SPACE},?{_SPACE})*"
 )
 
 
@@ -62,6 +65,8 @@ class Wanted:
     kind: Kind = "math"
     values: int = 1
     percent: bool = False
+    spelling: str = ""
+    """The gold as written, where there is one: a text or an announcement that is just this is read whole."""
 
 
 def extract_answer(
@@ -80,23 +85,30 @@ def extract_answer(
     if start is None:
         return Extraction(None, Rung.NONE, Reason.UNCLOSED_THINK)
     region = _without_question(hide_quoted(layout.turn[start:]), source.question)
+    if in_open_thought(region):
+        return Extraction(None, Rung.NONE, Reason.UNCLOSED_THINK)
     found = _marked(region, spec, settings, wanted)
     if found is None:
         if source.truncated:
             return Extraction(None, Rung.NONE, Reason.TRUNCATED)
         if settings.mode == "strict":
             return Extraction(None, Rung.NONE, Reason.NO_ANSWER)
-        found = _loose(_without_echo(region, source.question), settings, wanted.kind)
+        found = _loose(_without_echo(region, source.question), settings, wanted)
     return _checked(found, start - layout.written_from)
 
 
 def _marked(region: str, spec: FormatSpec, settings: ExtractionSettings, wanted: Wanted) -> Extraction | None:
     """The answer of the last box, answer block or `####` line, or None when the region has no such mark."""
-    if spec.answer_style == "tags":
-        found = _block(region, spec, settings, wanted) or _boxed(region, settings, wanted)
-    else:
-        found = _boxed(region, settings, wanted) or _block(region, spec, settings, wanted)
-    return found or _hash_line(region, settings, wanted.kind)
+    boxed = _boxed(region, settings, wanted)
+    block = _block(region, spec, settings, wanted)
+    line = _hash_line(region, settings, wanted.kind)
+    found = (block or boxed or line) if spec.answer_style == "tags" else (boxed or block or line)
+    if found is None:
+        return None
+    if not (spec.answer_style == "tags" and found is block):  # the block that was asked for
+        for other in (boxed, block, line):
+            found = latest(region, found, other)
+    return standing(region, found, wanted.kind, announced=settings.mode == "lenient")
 
 
 def _boxed(region: str, settings: ExtractionSettings, wanted: Wanted) -> Extraction | None:
@@ -112,9 +124,11 @@ def _boxed(region: str, settings: ExtractionSettings, wanted: Wanted) -> Extract
     if len({box.content for box in boxes}) > settings.max_boxes:
         return Extraction(None, Rung.BOX, Reason.AMBIGUOUS, span)
     if wanted.kind == "choice":
-        return _chosen(
-            choice_in(last.content) or announced_choice(last.content), last.content, Rung.BOX, span
-        )
+        contents = [box.content or "" for box in _boxes_together(region, boxes, 1)]
+        chosen = [
+            letter for content in contents for letter in choice_in(content) or announced_choice(content)
+        ]
+        return _chosen(tuple(dict.fromkeys(chosen)), last.content, Rung.BOX, span)
     if settings.mode == "lenient" and (closing := closing_line(region, last.end, wanted.kind)):
         return closing
     together = _boxes_together(region, boxes, wanted.values)
@@ -132,9 +146,9 @@ def _boxes_together(region: str, boxes: list[Mark], values: int) -> list[Mark]:
     only_and = True
     for box in reversed(boxes[:-1]):
         gap = _BETWEEN_BOXES.fullmatch(region, box.end, listed[-1].start)
-        if box.content is None or gap is None:
+        if box.content is None or gap is None or not is_visible(boxes[-1].content or ""):
             break
-        only_and = only_and and gap[1] == "and"
+        only_and = only_and and gap[0].strip(" $") == "and"
         listed.append(box)
     if only_and and len(listed) == 2 and values == 1:
         return listed[:1]  # "3 and 5" for one value: a result beside another one, not a list of candidates
@@ -174,12 +188,23 @@ def _block(region: str, spec: FormatSpec, settings: ExtractionSettings, wanted: 
     span = (opened, end + len(spec.answer_close))
     if not is_visible(content):
         return Extraction(None, Rung.TAGS, Reason.NO_ANSWER, span)
+    if _beside_block(region, opened, content, spec):
+        return Extraction(None, Rung.TAGS, Reason.AMBIGUOUS, span)
     if wanted.kind == "choice":
         return _chosen(choice_in(content) or announced_choice(content), content, Rung.TAGS, span)
     inside = _boxed(content, settings, wanted) or loose_answer(content, settings, wanted.kind)
     if inside.answer is None and inside.reason is Reason.NO_ANSWER and inside.rung is Rung.NONE:
         return Extraction(clean(content), Rung.TAGS, None, span)
     return Extraction(inside.answer, Rung.TAGS, inside.reason, span)
+
+
+def _beside_block(region: str, opened: int, content: str, spec: FormatSpec) -> bool:
+    """Whether another answer block stands right before the one that opens here, with another answer."""
+    closed = region.rfind(spec.answer_close, 0, opened)
+    before = region.rfind(spec.answer_open, 0, max(closed, 0))
+    if closed < 0 or before < 0 or not is_row(region[closed + len(spec.answer_close) : opened]):
+        return False
+    return not same_writing(region[before + len(spec.answer_open) : closed], content)
 
 
 def _hash_line(region: str, settings: ExtractionSettings, kind: Kind) -> Extraction | None:
@@ -194,6 +219,9 @@ def _hash_line(region: str, settings: ExtractionSettings, kind: Kind) -> Extract
     if not clean(content) or (not ends_text and is_prose(content)):
         return None
     span = (at, end)
+    above = region[:at].rstrip().rpartition("\n")[2].strip()
+    if above.startswith("####") and not is_prose(above) and not same_writing(above.lstrip("#: "), content):
+        return Extraction(None, Rung.HASH, Reason.AMBIGUOUS, span)
     if kind == "choice":
         return _chosen(choice_in(content), content, Rung.HASH, span)
     inside = loose_answer(content, settings, kind)
@@ -207,9 +235,11 @@ def _chosen(letters: tuple[str, ...], content: str, rung: Rung, span: tuple[int,
     return Extraction(", ".join(letters) if letters else clean(content), rung, None, span)
 
 
-def _loose(region: str, settings: ExtractionSettings, kind: Kind) -> Extraction:
-    if kind != "choice":
-        return loose_answer(region, settings, kind)
+def _loose(region: str, settings: ExtractionSettings, wanted: Wanted) -> Extraction:
+    if wanted.kind != "choice":
+        whole = spelled_out(region, wanted.spelling)
+        found = whole or loose_answer(region, settings, wanted.kind)
+        return standing(region, found, wanted.kind)
     letters = announced_choice(region)
     if not letters:
         return Extraction(None, Rung.NONE, Reason.NO_ANSWER)

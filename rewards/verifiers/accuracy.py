@@ -83,7 +83,7 @@ class AccuracyVerifier:
         if isinstance(gold, Reason):
             return Score.abstained(gold, version=_VERSION)
         source = Source(sample.text, sample.prefill, problem.prompt, sample.truncated)
-        extraction = extract_answer(source, self.format, self.extraction, wanted_from(gold))
+        extraction = extract_answer(source, self.format, self.extraction, wanted_from(gold, problem.gold))
         if extraction.answer is None:
             reason = extraction.reason or Reason.NO_ANSWER
             return Score.scored(0.0, reason, version=_VERSION, notes={"rung": str(extraction.rung)})
@@ -142,12 +142,14 @@ class _Decisions:
 _decisions = _Decisions()
 
 
-def wanted_from(gold: Gold) -> Wanted:
-    """What extraction has to look for, given what the gold is."""
+def wanted_from(gold: Gold, written: Sequence[str] = ()) -> Wanted:
+    """What extraction has to look for, given what the gold is and how it is written."""
     if gold.answer_type == "choice":
         return Wanted("choice")
     kind = "text" if gold.answer_type == "text" else "math"
-    return Wanted(kind, gold.count, percent=gold.text.endswith(("%", "percent", "pct")))
+    spelling = written[0].strip() if len(written) == 1 else ""
+    percent = gold.text.endswith(("%", "percent", "pct"))
+    return Wanted(kind, gold.count, percent=percent, spelling=spelling)
 
 
 def _decision(outcome: Outcome) -> Decision | Outcome:

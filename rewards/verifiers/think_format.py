@@ -9,6 +9,7 @@ a policy can do without them. Partial credit is for policies that rarely pass (s
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -21,6 +22,11 @@ PARTIAL_CEILING = 0.5
 """What a faulty layout earns at most under partial credit: less than any right one."""
 
 _VERSION = "think_format/1"
+
+_SHELLS = re.compile(r"(?:`{3,}|~{3,})[A-Za-z]*(?=\s|$)|\\(?:boxed|fbox)\s*\{\s*\}|\*{2,}|\$")
+"""What encloses an answer and is none: code fences, empty boxes, emphasis, delimiters."""
+_SHORTEST = 3
+"""Characters of a tag that make a torn one: "<th", "</t"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +128,11 @@ def _thought_fault(layout: Layout, spec: FormatSpec) -> Reason | None:
 def _answer_fault(turn: str, start: int, spec: FormatSpec) -> Reason | None:
     """The fault of what follows the thought."""
     answer = turn[start:]
-    if not is_visible(answer.replace(spec.answer_open, "").replace(spec.answer_close, "")):
+    said = answer.replace(spec.answer_open, "").replace(spec.answer_close, "")
+    if not is_visible(said if spec.answer_style == "boxed" else _SHELLS.sub("", said)):
         return Reason.EMPTY_ANSWER
+    if spec.mode != "off" and _is_torn(answer, spec):
+        return Reason.REPEATED_THINK
     if spec.answer_style == "boxed":
         boxes = find_boxes(answer)
         if not boxes or not is_visible(boxes[-1].content or ""):
@@ -134,3 +143,13 @@ def _answer_fault(turn: str, start: int, spec: FormatSpec) -> Reason | None:
         if not (once and block.startswith(spec.answer_open) and block.endswith(spec.answer_close)):
             return Reason.BAD_ANSWER_BLOCK
     return None
+
+
+def _is_torn(answer: str, spec: FormatSpec) -> bool:
+    """Whether an answer ends in a tag of the thought that broke off, or holds one without its last sign."""
+    for tag in (spec.think_open, spec.think_close):
+        if any(answer.endswith(tag[:size]) for size in range(_SHORTEST, len(tag))):
+            return True
+        if len(tag) > _SHORTEST and tag[:-1] in answer:
+            return True
+    return False

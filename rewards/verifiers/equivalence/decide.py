@@ -27,6 +27,17 @@ _PLAIN = re.compile(r"-?[0-9]{1,40}(?:\.[0-9]{1,40})?\Z")
 _LETTER = re.compile(r"[(\[{]?\s*([A-Ja-j])\s*[)\]}]?\s*(?:[.:)]\s*)?\Z")
 _LETTER_TEXT = re.compile(r"(?:[(\[]\s*([A-J])\s*[)\]][.:]?|([A-J])\s*[).:])\s+\S")
 
+_ROUGH = re.compile(
+    r"(?:\\(?:approx|thickapprox|simeq|sim)(?![A-Za-z])|~|(?:\\text\s*\{\s*)?(?:about|approximately|approx\.?|roughly|around)\b)"
+)
+_EXISTS_NOT = re.compile(r"(?i)(?:DNE|(?:the\s+)?(?:limit\s+)?does\s+not\s+exist)\Z")
+_YES_NO = ("yes", "no")
+_YES_NO_SAID = re.compile(
+    r"(?i)(?:(yes)|(no))\s*[,.;:—-]\s*(?:it|they|he|she|that|this|we|you|i|there)\s+"
+    r"(?:is|are|does|do|can|will|was|were|has|have|did)(?(2)(?:\s+not|n't)?)[\s.]*\Z"
+)
+_CLOCK = re.compile(r"(?i)([0-9]{1,2})(?::([0-9]{2}))?(?::([0-9]{2}))?\s*([ap])\.?\s?m\.?\Z")
+
 
 @dataclass(frozen=True, slots=True)
 class Decision:
@@ -57,6 +68,13 @@ def decide(gold: Gold, answer: str, settings: EquivalenceSettings) -> Decision |
         return Decision(True, Reason.MATCH_STRING)
     if gold.choices:
         return _choice(gold, text)
+    if _is_rough(gold, text):
+        return Decision(False, Reason.MISMATCH, "an approximation of an exact gold")
+    if _EXISTS_NOT.match(words_of(gold.text)) and _EXISTS_NOT.match(words_of(text)):
+        return Decision(True, Reason.MATCH_STRING)
+    timed = _time_of_day(gold, text)
+    if timed is not None:
+        return timed
     if gold.parsed is None:
         return _text(gold, text, settings)
     plain = _plain_number(gold, text, settings)
@@ -72,6 +90,29 @@ def decide(gold: Gold, answer: str, settings: EquivalenceSettings) -> Decision |
     if None in verdicts:
         return AlgebraTask(gold, answer, settings)
     return Decision(False, Reason.MISMATCH)
+
+
+def _is_rough(gold: Gold, text: str) -> bool:
+    """Whether an answer calls itself an approximation where the gold is a whole number."""
+    if not _ROUGH.match(text) or _ROUGH.match(gold.text) or not isinstance(gold.parsed, Scalar):
+        return False
+    node = gold.parsed.node
+    return isinstance(node, Num) and node.value.denominator == 1 and "." not in gold.text
+
+
+def _time_of_day(gold: Gold, text: str) -> Decision | None:
+    """The decision where the gold is a time of day with am or pm; the half of the day is part of it."""
+    wanted = _CLOCK.match(words_of(gold.text))
+    if wanted is None:
+        return None
+    said = _CLOCK.match(words_of(text))
+    same = said is not None and _clock(said) == _clock(wanted)
+    return Decision(same, Reason.MATCH_STRUCTURE if same else Reason.MISMATCH)
+
+
+def _clock(match: re.Match[str]) -> tuple[int, int, int, str]:
+    hours, minutes, seconds, half = match.groups()
+    return int(hours), int(minutes or 0), int(seconds or 0), half.lower()
 
 
 def _plain_number(gold: Gold, text: str, settings: EquivalenceSettings) -> Decision | None:
@@ -135,4 +176,7 @@ def _text(gold: Gold, text: str, settings: EquivalenceSettings) -> Decision:
     left, right = words_of(gold.text), words_of(text)
     if not settings.case_sensitive_text:
         left, right = left.casefold(), right.casefold()
+    if left != right and left.casefold() in _YES_NO:
+        said = _YES_NO_SAID.match(text)
+        left, right = left.casefold(), (said[1] or said[2]).casefold() if said else right
     return Decision(left == right, Reason.MATCH_STRING if left == right else Reason.MISMATCH)

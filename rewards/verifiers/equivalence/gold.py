@@ -20,7 +20,7 @@ from rewards.verifiers.equivalence.answers import (
     Scalar,
     Table,
 )
-from rewards.verifiers.equivalence.nodes import Const, symbols
+from rewards.verifiers.equivalence.nodes import Const, Node, Num, Op, symbols, walk
 from rewards.verifiers.equivalence.normalise import clean, squeeze, words_of
 from rewards.verifiers.equivalence.parse import parse
 from rewards.verifiers.equivalence.reals import as_reals
@@ -34,6 +34,7 @@ _SAID = re.compile(r"(?is).*\banswer(?:\s+is|\s*:)\s*:?\s*(?=\S)")
 _CHOICE = re.compile(r"[(\[]?([A-J])[)\].:]?\Z")
 _LABELLED = re.compile(r"\(([A-J])\)\s*\S|([A-J])[.)]\s+\S")
 _PERCENT = re.compile(r"[\s$}]*(?:\\%|%|percent\b|pct\b)")
+_LEFT, _RIGHT = re.compile(r"\\left(?![A-Za-z])"), re.compile(r"\\right(?![A-Za-z])")
 _BETWEEN = 40
 """Most characters between two boxes of a gold that name one answer together."""
 
@@ -112,6 +113,8 @@ def _single(text: str, answer_type: str, settings: EquivalenceSettings) -> Gold 
     if not any(char.isalnum() or char in "\\∞∅{" for char in text):
         return Reason.INVALID_GOLD
     words = words_of(text)
+    if not words or (answer_type != "text" and _is_torn(text)):
+        return Reason.INVALID_GOLD
     letter = _CHOICE.match(words) or (_LABELLED.match(words) if answer_type in ("auto", "choice") else None)
     if answer_type == "choice" or (answer_type == "auto" and letter):
         if letter is None:
@@ -122,13 +125,35 @@ def _single(text: str, answer_type: str, settings: EquivalenceSettings) -> Gold 
     if answer_type == "text":
         return as_text
     try:
-        parsed = interpret(parse(text, settings, trusted=True))
+        node = parse(text, settings, trusted=True)
+        parsed = interpret(node)
     except ValueError:
-        return as_text if answer_type == "auto" else Reason.INVALID_GOLD
+        return as_text if answer_type == "auto" and not _is_open(text) else Reason.INVALID_GOLD
+    if any(_divides_by_zero(part) for part in walk(node)):
+        return Reason.INVALID_GOLD
     parsed = _stated(parsed, answer_type)
     if parsed is None:
         return Reason.INVALID_GOLD
     return Gold(text, squeeze(text), type_of(parsed), parsed, count=count_of(parsed))
+
+
+def _is_torn(text: str) -> bool:
+    r"""Whether braces, or `\left` and `\right`, are left open."""
+    bare = text.replace("\\{", "").replace("\\}", "")
+    return bare.count("{") != bare.count("}") or len(_LEFT.findall(text)) != len(_RIGHT.findall(text))
+
+
+def _is_open(text: str) -> bool:
+    """Whether a text without words leaves a bracket open: "a) this" does not count."""
+    opened, closed = (sum(map(text.count, signs)) for signs in ("([", ")]"))
+    return opened != closed and not any(char.isalpha() for char in text)
+
+
+def _divides_by_zero(node: Node) -> bool:
+    if not isinstance(node, Op) or node.kind != "div":
+        return False
+    bottom = node.args[1]
+    return isinstance(bottom, Num) and bottom.value == 0
 
 
 def _several(texts: list[str], settings: EquivalenceSettings) -> Gold:

@@ -92,9 +92,11 @@ _SPACED = re.compile(r"\s+")
 _LOOSE = re.compile(r"(?<![\w.,\\)}\]]) +| +(?![\w.,\\({\[])")
 _TURN_END = re.compile(r"(?:<\|[a-z_]{2,20}\|>|</s>)\s*\Z")
 _LABEL = re.compile(
-    r"(?:the\s+)?(?:final\s+|correct\s+)?(?:answer|value|result|solution)\s*(?:is\b|[:=]|(?=\\[\[(]|\$))\s*:?\s*",
+    r"\\text\s*\{\s*(?:the\s+)?(?:final\s+|correct\s+)?answer\s*(?:is\b|:)\s*:?\s*\}\s*|(?:the\s+)?(?:final\s+|correct\s+)?(?:answer|value|result|solution)\s*(?:is\b|[:=]|(?=\\[\[(]|\$))\s*:?\s*",
     re.IGNORECASE,
 )
+_MONEY = re.compile(r"\A([-+]?\s?)\$\s?([0-9.][^$]*)\Z")
+"""One dollar sign before a number, closed by none: an amount of money."""
 _BOLD = re.compile(
     r"(?<![\w)}\]*])\*\*(?=[^\s*])([^*]+)(?<=\S)\*\*(?![\w({\[*])|(?<!\w)__(?=[^\s_])([^_]+)(?<=\S)__(?!\w)"
 )
@@ -118,6 +120,8 @@ def clean(text: str) -> str:
         text = _BOLD.sub(lambda m: m.group(1) or m.group(2), text)
     label = _LABEL.match(text)
     text = text[label.end() :] if label else text
+    if "$" in text:
+        text = _MONEY.sub(r"\1\\$\2", text)
     if "$" in text or "\\(" in text or "\\[" in text or "\\)" in text or "\\]" in text:
         text = _SPACED.sub(" ", drop_delimiters(text))
     return strip_end(text)

@@ -11,11 +11,13 @@ from rewards.verifiers.equivalence.nodes import Node, Num, Op, Sym, num, replace
 from rewards.verifiers.equivalence.rules import Rules, Verdict3
 from rewards.verifiers.equivalence.scalars import form_of
 
+_COMPOSED = {"mi/h": "mph", "km/h": "kph"}
+
 
 def same_quantity(gold: Scalar, answer: Scalar, rules: Rules) -> Verdict3:
     """Equal values in equal units, under the conventions for units, percent and reduced fractions."""
     settings = rules.settings
-    answer = _same_constant(gold, answer)
+    gold, answer = _named_once(gold), _named_once(_same_constant(gold, answer))
     if settings.reduced and _reducible(answer.node):
         return False
     if "deg" in (gold.unit, answer.unit):
@@ -32,6 +34,12 @@ def same_quantity(gold: Scalar, answer: Scalar, rules: Rules) -> Verdict3:
         bare = _without_percent(gold.node), _without_percent(answer.node)
         return rules.same(*bare) if bare != (gold.node, answer.node) else verdict
     return verdict
+
+
+def _named_once(quantity: Scalar) -> Scalar:
+    """The quantity with one name for a unit that has two: miles per hour are mph."""
+    unit = _COMPOSED.get(quantity.unit)
+    return quantity if unit is None else Scalar(quantity.node, unit)
 
 
 def _same_constant(gold: Scalar, answer: Scalar) -> Scalar:
