@@ -351,15 +351,10 @@ def member_of(drawn: Drawn) -> Member:
     )
 
 
+TEXT = st.integers(0, 30).map(str) | st.sampled_from(["u", "v", "v ", "w\n\tx", "w x"])
 GROUP = st.tuples(
     st.sampled_from(["A?", "a ?", "B?", "C?", "D?", "E?", "held out"]),
-    st.lists(
-        st.tuples(
-            st.sampled_from(["u", "v", "v ", "w", "x", "y", "z"]), st.sampled_from([True, False, None])
-        ),
-        min_size=1,
-        max_size=6,
-    ),
+    st.lists(st.tuples(TEXT, st.sampled_from([True, False, None])), min_size=1, max_size=8),
 )
 HISTORY = st.lists(st.lists(GROUP, min_size=1, max_size=6), min_size=1, max_size=5)
 RULES = st.builds(
