@@ -17,6 +17,7 @@ from rewards.protocols.best_of_n import Candidates, measure, subsample
 from rewards.protocols.calibration import calibrate
 from rewards.protocols.discrimination import auc, auc_within, pair_accuracy, top_one
 from rewards.protocols.processbench import best_threshold, first_error, step_finding
+from rewards.protocols.steps import StepMeasures, average_precision, measure_steps
 
 SCORES = st.lists(st.tuples(st.integers(-3, 3).map(float), st.booleans()), min_size=1, max_size=30)
 
@@ -157,3 +158,29 @@ def test_the_threshold_chosen_is_the_smallest_of_the_best() -> None:
     threshold = best_threshold(values, labels)
     assert threshold == 0.6
     assert step_finding([first_error(row, threshold) for row in values], labels).f1 == 1.0
+
+
+def test_step_measures_by_hand() -> None:
+    # labelled: right 0.9 and 0.6, wrong 0.2 and 0.7; the right ones win three of four pairs
+    values, labels = [[0.9, 0.2, 0.1], [0.6, 0.7]], [[True, False, None], [True, False]]
+    found = measure_steps(values, labels)
+    assert found.auc == 0.75
+    # by ascending value: wrong, right, wrong, right: half of 1 and half of 2/3
+    assert found.error_ap == pytest.approx(0.5 * 1 + 0.5 * 2 / 3)
+    assert found.first_error_recall == 0.5
+    assert measure_steps([[0.9]], [[True]]) == StepMeasures(None, None, None)
+    with pytest.raises(DataError, match="different lengths"):
+        measure_steps([[0.9, 0.1]], [[True]])
+
+
+@settings(max_examples=100, deadline=None)
+@given(rows=SCORES)
+def test_average_precision_is_the_step_sum_over_thresholds(rows: list[tuple[float, bool]]) -> None:
+    total, recall, area = sum(label for _, label in rows), 0.0, 0.0
+    for threshold in sorted({score for score, _ in rows}, reverse=True):
+        above = [label for score, label in rows if score >= threshold]
+        new = sum(above) / total if total else 0.0
+        area += (new - recall) * sum(above) / len(above)
+        recall = new
+    found = average_precision([score for score, _ in rows], [label for _, label in rows])
+    assert found == (pytest.approx(area) if total else None)
