@@ -1,0 +1,64 @@
+"""Does a process reward model find the first wrong step? (ProcessBench, Zheng and others, 2412.06559)
+
+A prediction is the first step whose value lies below a threshold, -1 where none does. The threshold is 0.5
+for models trained with labels; otherwise it is chosen on one named set and kept for the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from rewards.errors import DataError
+
+
+@dataclass(frozen=True, slots=True)
+class StepFinding:
+    """Shares, 0 to 1. error: wrong solutions whose first wrong step is found exactly; correct: right ones
+    said to be right; f1: their harmonic mean, 0 where both are 0."""
+
+    error: float
+    correct: float
+    f1: float
+
+
+def first_error(values: Sequence[float], threshold: float) -> int:
+    """Index of the first step below the threshold, -1 for none.
+
+    >>> first_error([0.9, 0.4, 0.2], 0.5)
+    1
+    """
+    return next((place for place, value in enumerate(values) if value < threshold), -1)
+
+
+def step_finding(predictions: Sequence[int], labels: Sequence[int]) -> StepFinding:
+    """The measures of predictions against labels: index of the first wrong step, -1 for a right solution.
+
+    Raises:
+        DataError: lengths that differ, or no right or no wrong solution among the labels.
+    """
+    found, truth = np.asarray(predictions, dtype=np.int64), np.asarray(labels, dtype=np.int64)
+    wrong = truth != -1
+    if len(found) != len(truth) or wrong.all() or not wrong.any():
+        raise DataError(
+            f"processbench: {len(found)} predictions, {len(truth)} labels, {int(wrong.sum())} of them of "
+            "wrong solutions: expected as many of each, and right and wrong solutions"
+        )
+    error, correct = float((found == truth)[wrong].mean()), float((found == truth)[~wrong].mean())
+    both = error + correct
+    return StepFinding(error, correct, 2 * error * correct / both if both else 0.0)
+
+
+def best_threshold(values: Sequence[Sequence[float]], labels: Sequence[int]) -> float:
+    """The threshold of the highest F1 on a set, the smallest of equals; for a named set, kept for the others.
+
+    Tried are all that give different predictions: every step value, and one above them all.
+    """
+    steps = np.unique(np.concatenate([np.asarray(row, dtype=np.float64) for row in values]))
+    thresholds = [*steps.tolist(), float(np.nextafter(steps[-1], np.inf))]
+    scores = [
+        step_finding([first_error(row, threshold) for row in values], labels).f1 for threshold in thresholds
+    ]
+    return thresholds[int(np.argmax(scores))]
