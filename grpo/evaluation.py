@@ -14,6 +14,7 @@ from accelerate import Accelerator
 from accelerate.utils import gather_object
 
 from grpo.collect import score_completions
+from grpo.estimators import wilson_interval
 from grpo.prompt import EncodedPrompt
 from grpo.rollout.local import LocalEngine, Sampling
 from grpo.types import RolloutGroup
@@ -80,7 +81,11 @@ def measure(
 
 
 def summarise(outcomes: Sequence[Outcome]) -> dict[str, float]:
-    """The figures of a measurement; a mean over nothing is left out, never 0."""
+    """The figures of a measurement; a mean over nothing is left out, never 0.
+
+    The interval of the accuracy is over problems, the unit that was drawn: the normal one, and Wilson's where
+    all problems are alike and the normal one would have no width.
+    """
     name = "eval/heldout"
     judged = [[r for r in outcome.right if r is not None] for outcome in outcomes]
     judged = [row for row in judged if row]
@@ -89,10 +94,7 @@ def summarise(outcomes: Sequence[Outcome]) -> dict[str, float]:
         by_problem = [sum(row) / len(row) for row in judged]
         mean = statistics.fmean(by_problem)
         metrics[f"{name}/accuracy"] = mean
-        if len(by_problem) > 1:  # normal interval over problems, the unit that was drawn
-            half = 1.96 * statistics.stdev(by_problem) / math.sqrt(len(by_problem))
-            metrics[f"{name}/accuracy_low"] = max(0.0, mean - half)
-            metrics[f"{name}/accuracy_high"] = min(1.0, mean + half)
+        metrics[f"{name}/accuracy_low"], metrics[f"{name}/accuracy_high"] = _interval(by_problem)
         k = max(len(row) for row in judged)
         if k > 1:
             metrics[f"{name}/pass@{k}"] = statistics.fmean(any(row) for row in judged)
@@ -101,6 +103,14 @@ def summarise(outcomes: Sequence[Outcome]) -> dict[str, float]:
     metrics |= _mean(f"{name}/length", [n for o in outcomes for n in o.lengths])
     metrics |= _mean(f"{name}/clipped_ratio", [t for o in outcomes for t in o.truncated])
     return metrics | _mean(f"{name}/unscored", [r is None for o in outcomes for r in o.right])
+
+
+def _interval(by_problem: Sequence[float]) -> tuple[float, float]:
+    mean = statistics.fmean(by_problem)
+    if min(by_problem) == max(by_problem):
+        return wilson_interval(mean, len(by_problem))
+    half = 1.96 * statistics.stdev(by_problem) / math.sqrt(len(by_problem))
+    return max(0.0, mean - half), min(1.0, mean + half)
 
 
 def _mean(name: str, values: Sequence[float | None]) -> dict[str, float]:

@@ -11,7 +11,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from grpo.estimators import Interval, best_of_n, bootstrap_interval, majority_at_k, pass_at_k
+from grpo.estimators import (
+    Interval,
+    best_of_n,
+    bootstrap_interval,
+    majority_at_k,
+    pass_at_k,
+    share_interval,
+)
 
 TRIALS = 100
 """Subsets that vote for a maj@k; over many problems their noise is small beside the interval."""
@@ -78,7 +85,7 @@ def measures(
     found["clipped_ratio"] = [fmean(s.truncated for s in p.samples) for p in problems]
     found["unscored"] = [fmean(s.right is None for s in p.samples) for p in problems]
     return {
-        name: bootstrap_interval(
+        name: (bootstrap_interval if name == "length" else share_interval)(
             values, level=intervals.level, resamples=intervals.resamples, seed=intervals.seed
         )
         for name, values in found.items()

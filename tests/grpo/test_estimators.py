@@ -15,6 +15,8 @@ from grpo.estimators import (
     equivalence_classes,
     majority_at_k,
     pass_at_k,
+    share_interval,
+    wilson_interval,
 )
 
 
@@ -138,6 +140,17 @@ def test_bootstrap_interval_covers_as_often_as_it_says() -> None:
         interval = bootstrap_interval(values.tolist(), resamples=300, seed=trial)
         covered += interval.low <= 0.3 <= interval.high
     assert 0.88 <= covered / 200 <= 0.99
+
+
+def test_a_share_of_equal_problems_has_an_interval() -> None:
+    low, high = wilson_interval(0.5, 10)
+    assert (low, high) == pytest.approx((0.236593, 0.763407), abs=1e-6)  # worked by hand: z = 1.959964
+    none = share_interval([0.0] * 8)
+    assert (none.mean, none.low, none.problems) == (0.0, 0.0, 8)
+    assert none.high == pytest.approx(0.324408, abs=1e-6)
+    assert share_interval([0.0] * 8, level=0.5).high < none.high
+    mixed = [1.0] * 3 + [0.0] * 5
+    assert share_interval(mixed) == bootstrap_interval(mixed)
 
 
 def test_bootstrap_interval_is_seeded() -> None:
