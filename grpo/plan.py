@@ -1,6 +1,8 @@
-"""What `dry_run=true` shows: two scored samples and the size of a step, before anything is trained."""
+"""What is told before anything is trained: two scored samples, the size of a step, a limit too low."""
 
 from __future__ import annotations
+
+import math
 
 from rich.console import Console
 
@@ -8,35 +10,52 @@ from grpo.config import TrainConfig
 from grpo.display import print_plan, print_samples
 from grpo.session import Materials
 from grpo.summaries import CompletionRow
+from rewards.format import FormatSpec
 from rewards.types import Sample
 
 GIB = 2**30
 
 
 def show_plan(config: TrainConfig, materials: Materials, console: Console) -> None:
-    """Prints notes, two scored samples (the gold laid out.
-
-    And an empty completion) and the plan of a step.
-    """
-    for note in materials.notes:
+    """Prints notes, two scored samples (the gold laid out, and an empty completion), the plan of a step."""
+    for note in (*materials.notes, *limit_notes(config, materials)):
         console.print(note, markup=False)
     prompt = materials.train_prompts[0]
+    thought = "" if materials.spec.mode == "off" else "..."
     gold = "; ".join(prompt.problem.gold)
-    spec = materials.spec
-    shown = {
-        "free": gold,
-        "boxed": f"\\boxed{{{gold}}}",
-        "tags": f"{spec.answer_open}{gold}{spec.answer_close}",
-    }
-    thought = "" if spec.mode == "off" else f"{spec.think_open}...{spec.think_close}"
-    texts = [(thought + shown[spec.answer_style]).removeprefix(prompt.prefill), ""]
+    texts = [_laid_out(materials.spec, thought, gold).removeprefix(prompt.prefill), ""]
     samples = [Sample(prompt.problem, text, prefill=prompt.prefill) for text in texts]
     rows = [
-        CompletionRow(prompt.problem, sample.text, (), False, score, 0.0)
+        CompletionRow(prompt.problem, sample.text, (), False, score, math.nan)  # no group, no advantage
         for sample, score in zip(samples, materials.scorer.score(samples), strict=True)
     ]
     print_samples(console, rows, "two scored samples: the gold laid out, and an empty completion")
     print_plan(console, plan_rows(config, materials))
+
+
+def limit_notes(config: TrainConfig, materials: Materials) -> list[str]:
+    """A note where no completion can be in the layout within rollout.max_completion_tokens."""
+    thought = "." if materials.spec.mode == "required" else ""
+    shortest = _laid_out(materials.spec, thought, "1").removeprefix(materials.train_prompts[0].prefill)
+    needed = len(materials.tokenizer(shortest, add_special_tokens=False).input_ids) + 1  # and the end
+    limit = config.rollout.max_completion_tokens
+    if limit >= needed:
+        return []
+    return [
+        f"rollout.max_completion_tokens={limit}: the layout alone takes {needed} tokens ({shortest!r} and "
+        "the end), so no completion can be right and whole; raise it"
+    ]
+
+
+def _laid_out(spec: FormatSpec, thought: str, answer: str) -> str:
+    """A completion in the layout; an empty thought is left out."""
+    shown = {
+        "free": answer,
+        "boxed": f"\\boxed{{{answer}}}",
+        "tags": f"{spec.answer_open}{answer}{spec.answer_close}",
+    }
+    opening = f"{spec.think_open}{thought}{spec.think_close}" if thought else ""
+    return opening + shown[spec.answer_style]
 
 
 def plan_rows(config: TrainConfig, materials: Materials) -> list[tuple[str, str, str]]:

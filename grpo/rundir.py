@@ -22,7 +22,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from grpo.circumstances import circumstances
-from grpo.durable import write_json, write_text
+from grpo.durable import make_folder, write_json, write_text
 from rewards.errors import ConfigError, EngineError
 
 
@@ -105,19 +105,19 @@ def open_run(output_dir: Path, record: RunRecord, resume: str = "auto") -> RunDi
     Args:
         output_dir: the folder of all runs; made if missing.
         record: what the run is.
-        resume: `auto` continues the newest unfinished, unlocked run with this config hash, else starts anew;
+        resume: `auto` continues the newest unfinished, unlocked run of this label and config, else anew;
             `never` starts anew; anything else is the path of the run to continue. A finished run given by
             path comes back unlocked, with its `summary()`.
 
     Raises:
-        ConfigError: the path is no run directory, or of another config.
+        ConfigError: the path is no run directory, or of another config; output_dir can be no folder.
         EngineError: another process is working in the path.
     """
     if resume == "never":
         return _create(output_dir, record, "resume=never")
     if resume != "auto":
         return _continue_path(Path(resume), record)
-    found = find_resumable(output_dir, record.config_hash)
+    found = find_resumable(output_dir, record)
     if found is None:
         return _create(
             output_dir, record, f"no unfinished run of config {record.config_hash} in {output_dir}"
@@ -137,7 +137,7 @@ def open_job(output_dir: Path, record: RunRecord) -> RunDir:
     path = (output_dir / f"{_file_name(record.label)}-{record.config_hash}").absolute()
     if read_summary(path) is not None:
         return RunDir(path, f"{path}: finished earlier, skipped")
-    path.mkdir(parents=True, exist_ok=True)
+    make_folder(path)
     lock = _lock(path)
     if lock is None:
         raise _held(path)
@@ -151,15 +151,15 @@ def open_job(output_dir: Path, record: RunRecord) -> RunDir:
     return RunDir(path, f"{path}: found unfinished, continued", resumed=True, lock=lock)
 
 
-def find_resumable(output_dir: Path, config_hash: str) -> RunDir | None:
-    """The newest unfinished run with this hash that no process holds, locked for the caller, or None."""
-    candidates = sorted(_unfinished(output_dir, config_hash), reverse=True)
+def find_resumable(output_dir: Path, record: RunRecord) -> RunDir | None:
+    """The newest unfinished run of this label and config that no process holds, locked for the caller."""
+    candidates = sorted(_unfinished(output_dir, record), reverse=True)
     for _, path in candidates:
         lock = _lock(path)
         if lock is None:
             continue
         if read_summary(path) is None:
-            note = f"{path}: found unfinished (config {config_hash}), continued"
+            note = f"{path}: found unfinished (config {record.config_hash}), continued"
             return RunDir(path, note, resumed=True, lock=lock)
         os.close(lock)
     return None
@@ -179,7 +179,7 @@ def read_summary(path: Path) -> RunSummary | None:
 def create_folder(parent: Path, name: str) -> Path:
     """Makes `parent/name`, or the first free of `name-2`, `name-3`, ...: no other process gets the same."""
     parent = parent.absolute()
-    parent.mkdir(parents=True, exist_ok=True)
+    make_folder(parent)
     for attempt in count(1):
         path = parent / (name if attempt == 1 else f"{name}-{attempt}")
         try:
@@ -223,12 +223,13 @@ def _continue_path(path: Path, record: RunRecord) -> RunDir:
     return RunDir(path, f"{path}: unfinished (resume=path), continued", resumed=True, lock=lock)
 
 
-def _unfinished(output_dir: Path, config_hash: str) -> Iterator[tuple[str, Path]]:
-    """(creation time, path) of the unfinished runs of a config."""
+def _unfinished(output_dir: Path, record: RunRecord) -> Iterator[tuple[str, Path]]:
+    """(creation time, path) of the unfinished runs of a label and config."""
+    asked = (record.label, record.config_hash)
     for manifest_file in output_dir.absolute().glob("*/manifest.json"):
         path = manifest_file.parent
         manifest = _read_json(manifest_file) or {}
-        if manifest.get("config_hash") == config_hash and read_summary(path) is None:
+        if (manifest.get("label"), manifest.get("config_hash")) == asked and read_summary(path) is None:
             yield str(manifest.get("created", "")), path
 
 
@@ -277,7 +278,7 @@ def _note_resumed(path: Path) -> None:
 def _read_json(path: Path) -> dict[str, Any] | None:
     try:
         text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     try:
         return json.loads(text)

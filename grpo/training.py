@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 from accelerate import Accelerator
 from accelerate.utils import broadcast_object_list
+from transformers.utils import logging
 
 from grpo.adapters import save_adapter
 from grpo.coldstart import ColdStartSettings, cold_start, demonstrate
 from grpo.config import TrainConfig, cold_start_hash, config_hash, to_yaml
 from grpo.display import StepDisplay, print_headline, print_health
-from grpo.plan import show_plan
+from grpo.durable import check_folder
+from grpo.plan import limit_notes, show_plan
 from grpo.prepared import cache_folder
 from grpo.rollout.local import pad_id
 from grpo.run import Run
@@ -31,6 +35,7 @@ def train(config: TrainConfig, *, job: bool = False) -> RunSummary | None:
     main_process = accelerator.is_main_process
     with StepDisplay(config.steps) as display:
         if config.dry_run:
+            check_folder(Path(config.output_dir).absolute())
             materials = gather_materials(config)
             if main_process:
                 show_plan(config, materials, display.console)
@@ -70,7 +75,7 @@ def _train(
 ) -> RunSummary:
     materials = gather_materials(config)
     if run is not None:
-        for note in materials.notes:
+        for note in (*materials.notes, *limit_notes(config, materials)):
             display.say(note)
     with accelerator.main_process_first():  # the others find it in the cache
         _teach_layout(config, materials, display if run is not None else None)
@@ -81,17 +86,34 @@ def _train(
     this.go()
     summary = RunSummary(config.steps, this.seconds, this.before, this.latest, this.last_reward)
     if run is not None:
-        if config.model.lora_rank:
-            save_adapter(materials.policy.model, path / "model")
-        else:
-            materials.policy.model.save_pretrained(path / "model")
-        materials.tokenizer.save_pretrained(path / "model")
+        _save_model(config, materials, path / "model")
         run.mark_finished(summary)
         print_headline(display.console, this.before, this.latest)
         print_health(display.console, display.health)
         display.say(f"run directory: {path}")
     accelerator.end_training()
     return summary
+
+
+def _save_model(config: TrainConfig, materials: Materials, folder: Path) -> None:
+    with _without_bars():
+        if config.model.lora_rank:
+            save_adapter(materials.policy.model, folder)
+        else:
+            materials.policy.model.save_pretrained(folder)
+        materials.tokenizer.save_pretrained(folder)
+
+
+@contextmanager
+def _without_bars() -> Generator[None]:
+    """Keeps the progress bars of transformers, such as that of writing a model, out of our own display."""
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()
 
 
 def _teach_layout(config: TrainConfig, materials: Materials, display: StepDisplay | None) -> None:

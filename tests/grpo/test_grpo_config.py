@@ -114,6 +114,7 @@ def test_the_hash_is_of_what_is_computed() -> None:
     same = [
         "resume=never",
         "output_dir=elsewhere",
+        "label=other",
         "dry_run=true",
         "log.completions=5",
         "reward=format+verifiable",

@@ -3,10 +3,12 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from grpo.durable import check_folder
 from grpo.rundir import (
     RunRecord,
     RunSummary,
@@ -33,7 +35,7 @@ HOLDER = """
 import sys, time
 from pathlib import Path
 from grpo.rundir import RunRecord, open_run
-run = open_run(Path(sys.argv[1]), RunRecord("x", "seed: 0\\n", "6a5a163c", 0))
+run = open_run(Path(sys.argv[1]), RunRecord("verifiable+format", "seed: 0\\n", "6a5a163c", 0))
 print(run.path, flush=True)
 time.sleep(600)
 """
@@ -96,11 +98,35 @@ def test_never_and_another_config_start_anew(tmp_path: Path) -> None:
         assert f"no unfinished run of config {OTHER.config_hash}" in run.note
 
 
+def test_another_label_starts_anew_and_may_be_continued_by_path(tmp_path: Path) -> None:
+    renamed = replace(RECORD, label="renamed")
+    with open_run(tmp_path, RECORD) as first:
+        first_path = first.path
+    with open_run(tmp_path, renamed) as run:
+        assert not run.resumed
+        assert run.path.name.startswith("renamed-")
+    with open_run(tmp_path, renamed, str(first_path)) as run:
+        assert run.resumed
+        assert run.path == first_path
+
+
+def test_where_no_folder_can_be_is_refused_and_left_as_it_was(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for place in (tmp_path / "file", tmp_path / "file" / "runs", Path("/proc/no/such/folder")):
+        for refusing in (open_run, open_job):
+            with pytest.raises(ConfigError, match=r"output_dir=\S+: no folder can be made"):
+                refusing(place, RECORD)
+        with pytest.raises(ConfigError, match=r"output_dir=\S+: no folder can be made"):
+            check_folder(place)
+    check_folder(tmp_path / "new" / "runs")
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
 def test_a_finished_run_is_not_resumed(tmp_path: Path) -> None:
     with open_run(tmp_path, RECORD) as run:
         run.mark_finished(SUMMARY)
     assert read_summary(run.path) is not None
-    assert find_resumable(tmp_path, RECORD.config_hash) is None
+    assert find_resumable(tmp_path, RECORD) is None
     with open_run(tmp_path, RECORD) as again:
         assert again.path != run.path
 
@@ -108,8 +134,8 @@ def test_a_finished_run_is_not_resumed(tmp_path: Path) -> None:
 def test_a_held_run_is_passed_by(tmp_path: Path) -> None:
     with open_run(tmp_path, RECORD) as first, open_run(tmp_path, RECORD) as second:
         assert first.path != second.path
-        assert find_resumable(tmp_path, RECORD.config_hash) is None
-    found = find_resumable(tmp_path, RECORD.config_hash)
+        assert find_resumable(tmp_path, RECORD) is None
+    found = find_resumable(tmp_path, RECORD)
     assert found is not None
     assert found.path == second.path
     found.close()
@@ -126,7 +152,7 @@ def test_the_lock_of_a_killed_process_is_free(tmp_path: Path) -> None:
     try:
         assert holder.stdout is not None
         path = Path(holder.stdout.readline().strip())
-        assert find_resumable(tmp_path, RECORD.config_hash) is None
+        assert find_resumable(tmp_path, RECORD) is None
         with pytest.raises(EngineError, match=f"process {holder.pid} on"):
             open_run(tmp_path, RECORD, resume=str(path))
     finally:
@@ -158,7 +184,7 @@ def test_resume_by_path_refuses_what_is_no_run_of_this_config(tmp_path: Path) ->
 
 def test_a_directory_killed_before_its_manifest_is_not_resumed(tmp_path: Path) -> None:
     (tmp_path / f"x-20260101-000000-{RECORD.config_hash}").mkdir()
-    assert find_resumable(tmp_path, RECORD.config_hash) is None
+    assert find_resumable(tmp_path, RECORD) is None
 
 
 def test_a_job_goes_to_one_place_and_is_resumed_then_skipped(tmp_path: Path) -> None:
