@@ -132,7 +132,7 @@ def print_headline(console: Console, before: Metrics, after: Metrics) -> None:
     """
     table = Table(title="held-out problems", title_justify="left")
     for heading in ("", "before", "after", "change"):
-        table.add_column(heading, justify="left" if not heading else "right")
+        table.add_column(heading, justify="left" if not heading else "right", overflow="fold")
     bounds = ("_low", "_high")
     for name in dict.fromkeys([*before, *after]):
         if not name.startswith("eval/"):
