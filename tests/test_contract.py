@@ -1,8 +1,8 @@
 """The contract of rewards/scorer.py, over every conf/reward/*.yaml and hostile texts.
 
 A new reward is tested by existing. One that cannot be built without being told something (`???` in its yaml,
-such as a model's path) says in tests/reward_needs.py what it is given here. Values that a model computes depend
-on their batch by the rounding of fp32, and are compared to 1e-5; all others bit for bit.
+such as a model's path) says in tests/reward_needs.py what it is given here. Values that a model computes
+depend on their batch by the rounding of fp32, and are compared to 1e-5; all others bit for bit.
 """
 
 import asyncio

@@ -70,15 +70,16 @@ def load_backbone(
     return Backbone(device, values, models, head, positions)
 
 
-def fingerprint(backbone: Backbone, convention: Convention) -> str:
-    """Twelve hex digits that change with the convention and with any tensor that training moves.
+def fingerprint(backbone: Backbone, convention: Convention, example: Rendered) -> str:
+    """Twelve hex digits that change with the convention, the tokenizer and any tensor that training moves.
 
-    Hashes the head and the first values of every parameter, since whole weights take long to read.
+    Hashes an example's ids, the head and the first values of every parameter: whole weights take long to read.
     """
-    digest = hashlib.sha256(json.dumps(asdict(convention), sort_keys=True).encode())
+    digest = hashlib.sha256(json.dumps([asdict(convention), example.ids], sort_keys=True).encode())
     tensors = [p.detach().flatten()[:64] for model in backbone.models for p in model.parameters()]
     if backbone.head is not None:
         tensors += [layer.weight for layer in backbone.head.layers]
+        tensors += [layer.bias for layer in backbone.head.layers if layer.bias is not None]
     for tensor in tensors:
         digest.update(tensor.float().cpu().numpy().tobytes())
     return digest.hexdigest()[:12]

@@ -78,7 +78,8 @@ class RewardModel:
         self._pad = special_id(tokenizer.pad_token_id) or 0  # masked, whichever it is
         check_padding(self._renderer, self._read, settings.dtype)
         check_example(self._renderer, self._read, example, settings.dtype)
-        self.version = fingerprint(self._backbone, self.convention)
+        shown = self._renderer.render(*example_of(self.convention))
+        self.version = fingerprint(self._backbone, self.convention, shown)
 
     def judge(self, requests: Sequence[Request]) -> list[Judgement]:
         """One Judgement a request, in order."""
