@@ -73,7 +73,7 @@ def load_backbone(
 def fingerprint(backbone: Backbone, convention: Convention, example: Rendered) -> str:
     """Twelve hex digits that change with the convention, the tokenizer and any tensor that training moves.
 
-    Hashes an example's ids, the head and the first values of every parameter: whole weights take long to read.
+    Hashes an example's ids, the head and the first values of every parameter: whole weights take long.
     """
     digest = hashlib.sha256(json.dumps([asdict(convention), example.ids], sort_keys=True).encode())
     tensors = [p.detach().flatten()[:64] for model in backbone.models for p in model.parameters()]
