@@ -3,10 +3,13 @@
     python tests/bench/bench_reward_models.py [OUTPUTS]
 
 Reads model_outputs from the shared data (PLUMBLINE_SHARED), every k-th of all files, 256 by default; one
-thread. The model is a random Llama sequence classifier (4 layers of width 256) with a tokenizer trained on the
-outputs. Each way runs in a process of its own: ours (rewards.models.engine), the naive loop (batches of 16 in
-the order of the file, padded to the longest), and transformers' text-classification pipeline at the same batch
-size. All read the same texts, cut to 1,024 tokens; their scores must agree.
+thread. The model is a random Llama sequence classifier (4 layers of width 256) with a tokenizer trained on
+the outputs. Each way runs in a process of its own: ours (rewards.models.engine), the naive loop (batches of
+16 in the order of the file, padded to the longest), and transformers' text-classification pipeline at the
+same batch size. All read the same texts, cut to 1,024 tokens; their scores must agree.
+
+96 outputs on a busy two-core machine: 12.0 scores a second of processor time, 7.1 naive, 5.9 the pipeline;
+198, 624 and 395 MB more at the peak. The texts being equal, what is won is the padding.
 """
 
 from __future__ import annotations
