@@ -75,6 +75,7 @@ class Reason(StrEnum):
     # the problem's fault
     NO_GOLD = "no_gold"
     INVALID_GOLD = "invalid_gold"
+    PROMPT_TOO_LONG = "prompt_too_long"
     NOT_APPLICABLE = "not_applicable"
     # ours
     WORKER_DIED = "worker_died"

@@ -10,6 +10,7 @@ import pytest
 import yaml
 from hydra import compose
 from omegaconf import DictConfig, OmegaConf
+from reward_needs import REWARD_NEEDS
 
 import conf
 from data_prep.run import PROGRAM as DATA_PREP
@@ -39,10 +40,15 @@ TRAIN_NEEDS = {
     ("data", "gsm8k"): ["coldstart.steps=0"],
     ("data", "math"): ["coldstart.steps=0"],
     ("data", "jsonl"): ["coldstart.steps=0", "data.path=problems.jsonl"],
+    **{("reward", name): needs for name, needs in REWARD_NEEDS.items()},
 }
 """What a choice of the training program cannot do without."""
 CHOICES = [(path.parent.name, path.stem) for path in FILES if path.parent not in (CONF, CONF / "hydra")]
 REWARDS = [name for group, name in CHOICES if group == "reward"]
+
+
+def needs_of(*rewards: str) -> list[str]:
+    return [override for name in rewards for override in REWARD_NEEDS.get(name, [])]
 
 
 def names(files: list[Path]) -> list[str]:
@@ -132,14 +138,16 @@ def test_every_algorithm_gives_every_setting(path: Path) -> None:
 @pytest.mark.parametrize("pair", itertools.combinations(REWARDS, 2), ids="+".join)
 def test_any_two_rewards_mix_in_any_order(pair: tuple[str, str]) -> None:
     first, second = pair
-    mixed = SCORER.load([f"reward={first}+{second}"])
-    assert mixed == SCORER.load([f"reward={second}+{first}"]) == SCORER.load([f"reward=[{first},{second}]"])
-    parts = [SCORER.load([f"reward={name}"]).reward.components for name in pair]
+    needs = needs_of(*pair)
+    mixed = SCORER.load([f"reward={first}+{second}", *needs])
+    for written in (f"{second}+{first}", f"[{first},{second}]"):
+        assert SCORER.load([f"reward={written}", *needs]) == mixed
+    parts = [SCORER.load([f"reward={name}", *needs_of(name)]).reward.components for name in pair]
     assert mixed.reward.components == parts[0] | parts[1]
 
 
 def test_all_rewards_mix_at_once() -> None:
-    mixed = SCORER.load(["reward=" + "+".join(REWARDS)])
+    mixed = SCORER.load(["reward=" + "+".join(REWARDS), *needs_of(*REWARDS)])
     assert len(mixed.reward.components) >= len(REWARDS)
 
 

@@ -1,0 +1,239 @@
+"""A loaded reward model: requests -> values, in batches by length under a token budget, right-padded.
+
+Values do not depend on order, batch or padding beyond the rounding of fp32 (1e-5). Knows inputs that are too
+long and machines that fail; knows nothing of scores, verdicts or samples.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from rewards.errors import ConfigError
+from rewards.models.backbone import fingerprint, load_backbone
+from rewards.models.conventions import CONVENTION_FILE, Convention, WorkedExample, read_convention
+from rewards.models.loading import load_tokenizer, local_folder
+from rewards.models.presets import preset
+from rewards.models.rendering import Rendered, Renderer, special_id
+from rewards.models.selfcheck import check_example, check_padding, check_rendering, example_of
+from rewards.models.settings import ModelSettings
+
+CHARS_PER_TOKEN = 32
+"""Characters that a token stands for at most on average, so that a megabyte is never tokenised in vain."""
+ROOM = 16
+"""Tokens that a prompt must leave to the completion."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A question, and a completion as one or more steps, whose texts joined are the completion."""
+
+    question: str
+    steps: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What the model said.
+
+    values: one a kept step (process) or one (outcome). kept: leading steps that the model read. cut: the only
+    kept step had to be cut short. prompt_tokens: set where the question leaves no room, and nothing else is.
+    failure: set where our machinery failed.
+    """
+
+    values: tuple[float, ...] = ()
+    kept: int = 0
+    cut: bool = False
+    prompt_tokens: int | None = None
+    failure: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Fitted:
+    row: Rendered
+    kept: int
+    cut: bool = False
+
+
+class RewardModel:
+    """A reward model in memory, checked; safe to use from any thread.
+
+    Raises:
+        ConfigError: for a folder, convention or weights that would score wrongly.
+    """
+
+    def __init__(self, settings: ModelSettings) -> None:
+        folder = local_folder(settings.path)
+        self.settings = settings
+        self.convention, example = _convention(settings)
+        tokenizer = load_tokenizer(folder)
+        self._lock = threading.Lock()  # tokenizers keep settings of a call in themselves
+        self._renderer = Renderer(tokenizer, self.convention)
+        check_rendering(self._renderer)
+        self._backbone = load_backbone(folder, self.convention, settings, tokenizer)
+        self.max_length = min(settings.max_length, self._backbone.positions or settings.max_length)
+        self._pad = special_id(tokenizer.pad_token_id) or 0  # masked, whichever it is
+        check_padding(self._renderer, self._read, settings.dtype)
+        check_example(self._renderer, self._read, example, settings.dtype)
+        shown = self._renderer.render(*example_of(self.convention))
+        self.version = fingerprint(self._backbone, self.convention, shown)
+
+    def judge(self, requests: Sequence[Request]) -> list[Judgement]:
+        """One Judgement a request, in order."""
+        with self._lock:
+            fitted = self._fit_all(requests)
+            rows = [fit.row for fit in fitted if isinstance(fit, _Fitted)]
+            found = iter(self._read_batched(rows))
+            return [fit if isinstance(fit, Judgement) else _judgement(fit, next(found)) for fit in fitted]
+
+    def worked_example(self) -> WorkedExample:
+        """What `save_convention` stores beside the weights for later loads to check against."""
+        question, steps = example_of(self.convention)
+        with self._lock:
+            (values,) = self._read([self._renderer.render(question, steps)])
+        return WorkedExample(question, steps, values)
+
+    def _fit_all(self, requests: Sequence[Request]) -> list[_Fitted | Judgement]:
+        prompts = {
+            question: len(self._renderer.render(question, [""]).ids)
+            for question in {request.question for request in requests}
+        }
+        return [
+            Judgement(prompt_tokens=prompts[request.question])
+            if prompts[request.question] + ROOM > self.max_length
+            else self._fit(request)
+            for request in requests
+        ]
+
+    def _fit(self, request: Request) -> _Fitted:
+        """The longest run of whole leading steps that fits, or what fits of the first."""
+        steps = self._bounded(request.steps)
+        whole = self._render(request.question, steps)
+        if len(whole.ids) <= self.max_length:
+            return _Fitted(whole, len(steps), cut=steps[0] != request.steps[0])
+
+        def fits(texts: Sequence[str]) -> bool:
+            return len(self._render(request.question, texts).ids) <= self.max_length
+
+        kept = _largest(len(steps), lambda count: fits(steps[:count]))
+        if kept:
+            row = self._render(request.question, steps[:kept])
+            return _Fitted(row, kept, cut=steps[0] != request.steps[0])
+        length = _largest(len(steps[0]), lambda count: fits([steps[0][:count]]))
+        return _Fitted(self._render(request.question, [steps[0][:length]]), 1, cut=True)
+
+    def _bounded(self, steps: Sequence[str]) -> list[str]:
+        """The leading steps that are not too long by their characters alone; at least one, or its start."""
+        left = self.max_length * CHARS_PER_TOKEN
+        bounded = [steps[0][:left]]
+        for step in steps[1:]:
+            left -= len(bounded[-1])
+            if len(step) > left:
+                break
+            bounded.append(step)
+        return bounded
+
+    def _render(self, question: str, steps: Sequence[str]) -> Rendered:
+        return self._renderer.render(
+            question, steps if self.convention.kind == "process" else ["".join(steps)]
+        )
+
+    def _read_batched(self, rows: Sequence[Rendered]) -> list[tuple[float, ...] | str]:
+        """The values of every row, or what went wrong with it."""
+        found: dict[int, tuple[float, ...] | str] = {}
+        for batch in batches([len(row.ids) for row in rows], self.settings.tokens_per_batch):
+            read = self._read_or_fail([rows[place] for place in batch])
+            found |= zip(batch, read, strict=True)
+        return [found[place] for place in range(len(rows))]
+
+    def _read_or_fail(self, rows: Sequence[Rendered]) -> list[tuple[float, ...] | str]:
+        """Halves a batch that does not fit the memory; other faults of the machine are the rows' failure."""
+        try:
+            return list(self._read(rows))
+        except torch.OutOfMemoryError as error:
+            if len(rows) == 1:
+                return [str(error)]
+        except RuntimeError as error:
+            return [str(error)] * len(rows)
+        half = len(rows) // 2
+        return [*self._read_or_fail(rows[:half]), *self._read_or_fail(rows[half:])]
+
+    def _read(self, rows: Sequence[Rendered]) -> list[tuple[float, ...]]:
+        """One forward pass over rows padded on the right."""
+        width = max(len(row.ids) for row in rows)
+        ids = torch.full((len(rows), width), self._pad, dtype=torch.long)
+        mask = torch.zeros((len(rows), width), dtype=torch.long)
+        for place, row in enumerate(rows):
+            ids[place, : len(row.ids)] = torch.tensor(row.ids)
+            mask[place, : len(row.ids)] = 1
+        device = self._backbone.device
+        with torch.inference_mode():
+            values = self._backbone.values(ids.to(device), mask.to(device), rows)
+        return [tuple(float(value) for value in row) for row in values]
+
+
+def batches(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
+    """Places of rows, longest first, in batches whose padded size keeps the budget; a longer row runs alone.
+
+    >>> list(batches([3, 9, 4, 3], 9))
+    [[1], [2, 0], [3]]
+    """
+    order = sorted(range(len(lengths)), key=lambda place: -lengths[place])
+    batch: list[int] = []
+    for place in order:
+        if batch and (len(batch) + 1) * lengths[batch[0]] > budget:
+            yield batch
+            batch = []
+        batch.append(place)
+    if batch:
+        yield batch
+
+
+def reward_model(settings: ModelSettings) -> RewardModel:
+    """The reward model of these settings, loaded by the first call of a process and kept.
+
+    Raises:
+        ConfigError: when it cannot be loaded or would score wrongly.
+    """
+    with _loading:
+        if settings not in _loaded:
+            _loaded[settings] = RewardModel(settings)
+        return _loaded[settings]
+
+
+_loading = threading.Lock()
+_loaded: dict[ModelSettings, RewardModel] = {}
+
+
+def _convention(settings: ModelSettings) -> tuple[Convention, WorkedExample | None]:
+    """The named preset, or the folder's own with its example."""
+    if settings.convention is not None:
+        return preset(settings.convention), None
+    file = local_folder(settings.path) / CONVENTION_FILE
+    if not file.exists():
+        raise ConfigError(
+            f"model.convention: {settings.path} has no {CONVENTION_FILE} that says how the model is fed and "
+            "read; name a preset, such as convention=qwen2.5-math-prm"
+        )
+    return read_convention(file)
+
+
+def _judgement(fitted: _Fitted, found: tuple[float, ...] | str) -> Judgement:
+    if isinstance(found, str):
+        return Judgement(failure=found)
+    return Judgement(found, fitted.kept, fitted.cut)
+
+
+def _largest(most: int, fits: Callable[[int], bool]) -> int:
+    """The largest count in [1, most] that fits, 0 for none; a count fits only where all smaller ones do."""
+    low, high = 0, most
+    while low < high:
+        middle = (low + high + 1) // 2
+        if fits(middle):
+            low = middle
+        else:
+            high = middle - 1
+    return low
