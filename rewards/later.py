@@ -13,6 +13,7 @@ from rewards.marks import find_formulas, is_prose, number_at
 from rewards.prose import MARKER, announcement, clean, sentence_end, states_value, without_reference
 from rewards.types import Reason
 from rewards.withdrawn import (
+    denials,
     is_denied,
     is_disowned,
     is_doubted,
@@ -23,6 +24,7 @@ from rewards.withdrawn import (
     turns,
 )
 
+_MANY = 32  # announcements from the end that are looked at
 _OFFERING = ("alternatively", "rather")
 
 
@@ -89,7 +91,8 @@ def _replaced(text: str, start: int, found: Extraction, kind: Kind) -> Extractio
         joined = ", ".join(new)
         return found if joined == found.answer else _other(joined or None, found, (start, len(text)))
     latest_at, result = -1, found
-    for match in MARKER.finditer(text, start) if kind == "math" else ():
+    markers = list(MARKER.finditer(text, start))[-_MANY:] if kind == "math" else []
+    for match in markers:
         said = announcement(text, match, kind)
         if said.answer and not is_prose(said.answer.replace("$", " ")) and states_value(match[0]):
             same = same_writing(said.answer, found.answer or "")
@@ -104,7 +107,12 @@ def _replaced(text: str, start: int, found: Extraction, kind: Kind) -> Extractio
             latest_at, result = at, _other(None, found, (at, value_at))
         else:
             latest_at, result = at, _other(value, found, (at, value_at))
-    if result is found and is_disowned(text, start):
+    denied = any(
+        same_writing(value, found.answer or "")
+        for at in denials(text, start)
+        if (value := number_at(text, at)) is not None
+    )
+    if result is found and (denied or is_disowned(text, start)):
         return _other(None, found, (start, len(text)))
     return result
 

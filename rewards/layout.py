@@ -40,14 +40,16 @@ END_OF_TURN: frozenset[str] = frozenset(
 # Struck out, commented or quoted in LaTeX or Markdown: no answer stands there.
 _HIDDEN = re.compile(
     r"\\iffalse\b.*?(?:\\fi\b|\Z)|\\begin\{(verbatim|comment|lstlisting)\}.*?(?:\\end\{\1\}|\Z)"
-    r"|\\verb\*?([^\sA-Za-z*])[^\n]*?\2|(?<!~)~~(?=[^\s~])[^~\n]{1,200}(?<=\S)~~(?!~)"
-    r"|\\(?:[bx]?cancel|sout)\s*\{[^{}]*\\f?box(?:ed)?\s*\{(?:[^{}]|\{[^{}]*\})*\}[^{}]*\}",
+    r"|\\verb\*?([^\sA-Za-z*])[^\n]{0,200}?\2|(?<!~)~~(?=[^\s~])[^~\n]{1,200}(?<=\S)~~(?!~)"
+    r"|\\(?:[bx]?cancel|sout|[hv]?phantom)\s*\{[^{}]*\\f?box(?:ed)?\s*\{(?:[^{}]|\{[^{}]*\})*\}[^{}]*\}",
     re.DOTALL,
 )
-_MAY_HIDE = re.compile(r"\\(?:iffalse|verb|begin\{(?:verbatim|comment|lstlisting)|[bx]?cancel|sout)|~~")
+_MAY_HIDE = re.compile(
+    r"\\(?:iffalse|verb|begin\{(?:verbatim|comment|lstlisting)|[bx]?cancel|sout|[hv]?phantom)|~~"
+)
 # A thought under a tag that only looks like ours, in any case, with spaces or bars.
 _ALIKE = re.compile(
-    r"(?i)<\s*(/?)\s*\|?\s*(/?)\s*(?:think|thinking|thought|thoughts)\s*\|?\s*>"
+    r"(?i)<[\s|]{0,3}(/?)[\s|]{0,3}(/?)(?:think|thinking|thought|thoughts)[\s|]{0,3}>"
     r"|<\|(?:begin|(end))_of_thought\|>"
 )
 _COMMENT = re.compile(r"%(?<!\S%)")  # after white space or at the start, where a line may begin with it

@@ -10,6 +10,7 @@ import re
 from fractions import Fraction
 
 _NEAR = 80  # characters beside a mark in which a denial or a doubt about it stands
+_MANY = 32  # turns and denials from the end that are looked at
 _OPENERS = r"(?:[\s$*({\[\"'“~_:]|\\[(\[]|\\text\s*\{)*"
 _CLOSERS = r"(?:[\s$*)}\]\"'”~_]|\\[)\]])*"
 _DENIED_BEFORE = re.compile(
@@ -21,7 +22,7 @@ _DENIED_BEFORE = re.compile(
     rf"{_OPENERS}$"
 )
 _DENIED_AFTER = re.compile(
-    rf"(?i){_CLOSERS}[.,;:—–-]?\s*(?:\(\s*)?(?:(?:but|and|which|that|this|it|the\s+answer)\s+)*"
+    rf"(?i){_CLOSERS}(?:\\text\s*\{{)?[.,;:—–-]?\s*(?:\(\s*)?(?:(?:but|and|which|that|this|it|the\s+answer)\s+)*"
     r"(?:(?:is|was|would\s+be|seems|turns\s+out|isn[’']t|wasn[’']t)\s+)?"
     r"(?:(?:clearly|obviously|definitely|certainly|actually|simply|just|to\s+be|of\s+course|all|quite|"
     r"the|a|an|my)\s+)*"
@@ -45,9 +46,10 @@ _ROW = re.compile(
 )
 _TURN = re.compile(
     r"(?i)\b(?:no,?\s+wait|wait,?\s+(?:no|actually)|correction|(?:i\s+)?(?:actually\s+)?meant|scratch\s+that|"
+    r"take\s+(?:that|it)\s+back|"
     r"on\s+(?:second\s+thought|reflection)|my\s+mistake|oops|sorry|alternatively|actually|rather)\b"
 )
-_FIRM = re.compile(r"(?i)no,?\s+wait|wait,?\s+no\b|correction\b|\bmeant|scratch")
+_FIRM = re.compile(r"(?i)no,?\s+wait|wait,?\s+no\b|correction\b|\bmeant|scratch|take\s")
 _SENTENCE_START = re.compile(r"(?:^|[.!?:;,\n—–(]|\b(?:or|and|but|so))[\s*_$\])}]*$")
 _LEAD = re.compile(
     r"(?i)(?:[\s:：,;.!*_—–-]|\b(?:sorry|no|i|think|meant?|to\s+say|the|correct|right|final|real|true|answer|"
@@ -58,6 +60,7 @@ _DISOWNED = re.compile(
     r"(?i)\b(?:that|this|it|which|above|answer)(?:\s+(?:is|was)|[’']s)\s+(?:\w+ly\s+)?"
     r"(?:wrong|incorrect|not\s+(?:right|correct|true|the\s+(?:final\s+)?answer))\b"
 )
+_DENIES = re.compile(rf"(?i)\b(?:is|was|be)(?:\s+not|n[’']t)\s+{_OPENERS}")
 _COSMETIC = re.compile(
     r"\\(?:left|right|displaystyle|text|mathrm|mathbf|textbf|mbox|boxed|,|;|!|:| )(?![A-Za-z])|[\s${}*_\\~]"
 )
@@ -106,18 +109,23 @@ def turns(text: str, start: int) -> list[tuple[int, int, bool]]:
     """
     found: list[tuple[int, int, bool]] = []
     for match in _TURN.finditer(text, start):
-        lead = _LEAD.match(text, match.end())
+        lead = _LEAD.match(text, match.end(), match.end() + _NEAR)
         firm = _FIRM.search(text, match.start(), lead.end() if lead else match.end())
         opens = _SENTENCE_START.search(text[max(0, match.start() - 8) : match.start()])
         if not (firm or opens or match.start() == start):
             continue
         found.append((match.start(), lead.end() if lead else match.end(), firm is not None))
-    return found
+    return found[-_MANY:]
 
 
 def is_disowned(text: str, start: int) -> bool:
     """Whether the text from start on calls what stood before it wrong."""
     return _DISOWNED.search(text, start, start + 4 * _NEAR) is not None
+
+
+def denials(text: str, start: int) -> list[int]:
+    """Where values stand that the text from start on denies: "it is not 42"."""
+    return [match.end() for match in _DENIES.finditer(text, start)][-_MANY:]
 
 
 def same_writing(one: str, two: str) -> bool:

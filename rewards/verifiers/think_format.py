@@ -23,7 +23,9 @@ PARTIAL_CEILING = 0.5
 
 _VERSION = "think_format/1"
 
-_SHELLS = re.compile(r"(?:`{3,}|~{3,})[A-Za-z]*(?=\s|$)|\\(?:boxed|fbox)\s*\{\s*\}|\*{2,}|\$")
+_SHELLS = re.compile(
+    r"(?:(?<!`)`{3,}+|(?<!~)~{3,}+)[A-Za-z]{0,20}+(?=\s|$)|\\(?:boxed|fbox)\s*\{\s*\}|\*{2,}|\$"
+)
 """What encloses an answer and is none: code fences, empty boxes, emphasis, delimiters."""
 _SHORTEST = 3
 """Characters of a tag that make a torn one: "<th", "</t"."""

@@ -129,6 +129,12 @@ def test_no_gold(gold: tuple[str, ...]) -> None:
     [
         (("3", ""), "auto"),
         (("...",), "auto"),
+        (("\\frac{",), "auto"),
+        (("{",), "auto"),
+        (("\\left(",), "auto"),
+        (("((3)",), "auto"),
+        (("1/0",), "auto"),
+        (("\\text{}",), "auto"),
         (("x" * 5000,), "auto"),
         (("maybe seven",), "number"),
         (("x+1",), "number"),
