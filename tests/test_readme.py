@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from tiny_reward_models import tiny_folder
 from training_runs import SECONDS
 
 from grpo.names import METRICS
@@ -58,6 +59,8 @@ SHRUNK = (
     # No network here: a tiny model saved on the spot stands for the hub's, local rows for the hub's sets, and
     # the run stops before it trains (tests/test_real_model.py trains a real one).
     Shrunk("python -m grpo.train model=hub", HUB_SMALL, STAND_INS),
+    # A tiny random model in the layout of the public one.
+    Shrunk("python -m rewards.score", replace={"Qwen/Qwen2.5-Math-PRM-7B": "tiny_prm"}),
     Shrunk("python -m data_prep.run dataset=gsm8k", " source=gsm8k_rows.jsonl"),
     # Two ranks: no accelerator is assumed.
     Shrunk("accelerate launch", SMALL, {"launch": "launch --cpu --num_machines 1 --main_process_port 0"}),
@@ -123,6 +126,7 @@ class Reader:
 def reader(tmp_path_factory: pytest.TempPathFactory, program_env: Mapping[str, str]) -> Reader:
     reader = Reader(tmp_path_factory.mktemp("readme"), program_env)
     save_tiny_hub_model(reader.folder / "tiny_hub_model")
+    tiny_folder("qwen2.5-math-prm", reader.folder / "tiny_prm")
     return reader
 
 
