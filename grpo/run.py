@@ -185,7 +185,7 @@ class Run:
         found = checkpoint.load_latest(self.directory / "checkpoints")
         if found is None:
             return 0
-        for note in found.notes:
+        for note in found.notes if self.accelerator.is_main_process else ():
             self.display.say(note)
         learners = self.session.learners
         trainable = learners.updater.trainable

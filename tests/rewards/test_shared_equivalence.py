@@ -16,7 +16,14 @@ from shared_cases import shared, shared_rows
 
 from rewards.types import Problem, Reason, Sample, Score
 from rewards.verifiers.accuracy import AccuracyVerifier
-from rewards.verifiers.equivalence import Decision, EquivalenceSettings, Gold, decide, prepare_gold
+from rewards.verifiers.equivalence import (
+    AlgebraTask,
+    Decision,
+    EquivalenceSettings,
+    Gold,
+    decide,
+    prepare_gold,
+)
 from rewards.verifiers.equivalence.compare import equal
 from rewards.verifiers.equivalence.decide import cheap_rules, read
 from rewards.verifiers.equivalence.normalise import clean
@@ -135,4 +142,6 @@ def test_hanging_inputs_are_decided_in_this_process(row: int) -> None:
     for text in (case["prediction"], case["prediction"].removeprefix("\\boxed{").removesuffix("}")):
         gold = prepare_gold((case["gold"],), "auto", DEFAULT)
         if isinstance(gold, Gold):
-            decide(gold, text, DEFAULT)
+            assert isinstance(decide(gold, text, DEFAULT), Decision | AlgebraTask)
+        else:  # over the size limits: the problem abstains, whatever the completion says
+            assert gold is Reason.INVALID_GOLD
