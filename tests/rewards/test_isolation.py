@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from torch.utils.data import DataLoader
 
+from rewards import verify
 from rewards.errors import ConfigError
 from rewards.isolation import Limits, Outcome, close_workers, run_isolated
 from rewards.types import Reason
@@ -183,6 +184,21 @@ class Doubled:
 def test_from_a_torch_dataloader_worker() -> None:
     loader = DataLoader(Doubled(), batch_size=None, num_workers=1)  # pyright: ignore[reportArgumentType]
     assert [int(value) for value in loader] == [0, 2, 4, 6]
+
+
+@pytest.mark.parametrize("processes", [None, 2])
+def test_from_a_map_over_a_dataset(
+    processes: int | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path))
+    from datasets import Dataset  # reads its cache's place when it is loaded
+
+    rows = Dataset.from_dict({"gold": ["42", "x^2+2x+1"], "completion": ["It is 42.", "$(x+1)^2$"]})
+    judged = rows.map(
+        lambda row: {"value": verify(gold=row["gold"], prediction=row["completion"]).value},
+        num_proc=processes,
+    )
+    assert judged["value"] == [1.0, 1.0]
 
 
 def test_an_unguarded_script_ends_by_itself_with_idle_workers() -> None:
