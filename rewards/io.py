@@ -12,7 +12,7 @@ import importlib
 import os
 import sys
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import IO, Any, cast
@@ -123,7 +123,12 @@ def iter_problems(path: str | os.PathLike[str]) -> Iterator[Problem]:
 
 
 def write_problems(path: str | os.PathLike[str], problems: Iterable[Problem]) -> int:
-    """Writes problems as jsonl (gzipped when the name ends in .gz) and returns how many.
+    """Writes problems as `write_records` does and returns how many."""
+    return write_records(path, map(problem_to_record, problems))
+
+
+def write_records(path: str | os.PathLike[str], records: Iterable[Mapping[str, Any]]) -> int:
+    """Writes records as jsonl (gzipped when the name ends in .gz) and returns how many.
 
     The file appears whole or not at all: it is written beside its place and renamed.
     """
@@ -133,10 +138,10 @@ def write_problems(path: str | os.PathLike[str], problems: Iterable[Problem]) ->
     count = 0
     try:
         with beside.open("wb") as handle:
-            # mtime=0 and no name: equal problems give equal bytes.
+            # mtime=0 and no name: equal records give equal bytes.
             lines = gzip.GzipFile("", "wb", fileobj=handle, mtime=0) if target.suffix == ".gz" else handle
-            for problem in problems:
-                lines.write(json_line(problem_to_record(problem)))
+            for record in records:
+                lines.write(json_line(record))
                 count += 1
             if lines is not handle:
                 lines.close()

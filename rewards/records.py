@@ -83,7 +83,7 @@ def problem_from_record(record: Mapping[str, Any], where: str) -> Problem:
         gold=gold_field(record, "gold", where),
         answer_type=cast(Any, answer_type),
         source=text_field(record, "source", where, default=""),
-        meta=_meta_field(record, where),
+        meta=meta_field(record, where),
     )
 
 
@@ -210,7 +210,8 @@ def gold_texts(value: object) -> tuple[str, ...] | None:
     return tuple(golds)
 
 
-def _meta_field(record: Mapping[str, Any], where: str) -> dict[str, str]:
+def meta_field(record: Mapping[str, Any], where: str) -> dict[str, str]:
+    """The field meta, an object of strings; empty when absent or null. Raises DataError."""
     value: object = record.get("meta")
     if value is None:
         return {}
