@@ -14,10 +14,10 @@ from accelerate import Accelerator
 from accelerate.utils import gather_object
 
 from grpo.collect import score_completions
-from grpo.estimators import wilson_interval
 from grpo.prompt import EncodedPrompt
 from grpo.rollout.local import LocalEngine, Sampling
 from grpo.types import RolloutGroup
+from rewards.intervals import wilson_interval
 from rewards.scorer import Scorer
 from rewards.types import Score
 
