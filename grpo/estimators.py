@@ -41,8 +41,8 @@ def majority_at_k(
     """Chance that the most frequent answer of k samples is right (self-consistency, Wang et al. 2022).
 
     Args:
-        classes: for each sample the class of its answer (`rewards.agreement.equivalence_classes`); None for no
-            answer, which has no vote.
+        classes: for each sample the class of its answer (`rewards.agreement.equivalence_classes`); None for
+            no answer, which has no vote.
         correct: for each sample whether it is right.
         k: samples that vote; with fewer than all, the mean over `trials` subsets drawn without replacement.
         trials: subsets, when k is less than the number of samples.
