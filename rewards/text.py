@@ -230,7 +230,7 @@ def _chosen(letters: tuple[str, ...], content: str, rung: Rung, span: tuple[int,
 
 def _loose(region: str, settings: ExtractionSettings, wanted: Wanted) -> Extraction:
     if wanted.kind != "choice":
-        whole = spelled_out(region, wanted.spelling)
+        whole = spelled_out(region, wanted.spelling, wanted.kind)
         found = whole or loose_answer(region, settings, wanted)
         return standing(region, found, wanted.kind)
     letters = announced_choice(region)

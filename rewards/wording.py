@@ -62,7 +62,9 @@ _DENIED_AFTER = re.compile(
 )
 _DENIAL_AHEAD = re.compile(rf"(?i)(?:\w+ly\s+)?(?:{_NOT}|unlikely\b|no\s+more\b|\w+er\s+than\b)")
 _UNSTATED = re.compile(rf"(?i){_NOT}|{_CAN}|{_MAYBE}")
-_DOUBTED_BEFORE = re.compile(rf"(?i)(?:{_CAN}\s+(?:also\s+|well\s+|perhaps\s+)*be\b|{_MAYBE}){OPENERS}$")
+_DOUBTED_BEFORE = re.compile(
+    rf"(?i)(?:{_CAN}\s+(?:also\s+|well\s+|perhaps\s+)*be\b|{_MAYBE}(?:\s+(?:it|that|the\s+answer)\s+(?:is|was|equals)\b)?){OPENERS}$"
+)
 _DOUBTED_AFTER = re.compile(rf"{_CLOSERS}\?")
 _DOUBT_INSIDE = re.compile(
     rf"\?[\s$}})*\]]*\Z|(?i:{_MAYBE}|\b(?:ish|not\s+sure|i\s+guess)\b)|[0-9](?i:ish)\b"
@@ -93,7 +95,7 @@ _LEAD = re.compile(
 _CONCLUSION = re.compile(
     r"(?i)(?:[.!?\n][\s$*)\]]*|\b(?:so|thus|therefore|hence|consequently|finally|overall)\b,?\s+)"
     rf"(?:(?:the\s+)?{_FINAL}(?:result|value|solution|total|outcome|number)\s+(?:is|was|equals?)"
-    r"|(?:it|this|that)\s+(?:is|equals)|it[’']s|we\s+(?:get|have|obtain|find))\s*:?\s+"
+    r"|(?:it|this|that)\s+(?:is|equals)|it[’']s|we\s+(?:get|obtain|find))\s*:?\s+"
 )
 _DISOWNED = re.compile(
     rf"(?i)\b(?:that|this|it|which|above|answer)(?:\s+(?:is|was)|[’']s)\s+(?:\w+ly\s+)?"

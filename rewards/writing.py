@@ -39,14 +39,16 @@ def clean(text: str) -> str:
 def same_writing(one: str, two: str) -> bool:
     r"""Whether two answers are the same as written: spaces, wrappers and ways to write a number aside.
 
+    Names and units are aside too: the same numbers in the same order, with as many commas, are the same.
+
     >>> same_writing("\\frac{1}{2}", "$0.5$"), same_writing("x = 5", "5"), same_writing("41", "42")
     (True, True, False)
     """
     left, right = _plain(one), _plain(two)
     if left == right or (_value(left) is not None and _value(left) == _value(right)):
         return True
-    digits = [set(_DIGITS.findall(text)) for text in (left, right)]
-    return bool(digits[0] and digits[0] == digits[1])
+    digits = [(_DIGITS.findall(text), text.count(",")) for text in (left, right)]
+    return bool(digits[0][0] and digits[0] == digits[1])
 
 
 def _plain(text: str) -> str:
