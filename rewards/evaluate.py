@@ -62,7 +62,13 @@ def run(config: EvaluationConfig, console: Console) -> Result:
         many completions could not be scored.
     """
     source = Source(
-        config.paths(), config.fields.names(), config.limit, cast(Any, config.right), not config.has_scorer()
+        config.paths(),
+        config.fields.names(),
+        config.limit,
+        cast(Any, config.right),
+        scored=not config.has_scorer(),
+        scores=config.scores,
+        steps=config.aggregation is not None,
     )
     settings = Measuring(
         aggregation=cast(Any, config.aggregation),
@@ -149,7 +155,7 @@ def _judge(config: EvaluationConfig) -> str:
         return "reward " + "+".join(config.reward.components)
     path, convention = config.model["path"], config.model["convention"]
     if path is None:
-        return "the file"
+        return config.scores or "the file"
     return f"{path}, read by {'its own convention' if convention is None else convention}"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any, cast
 
@@ -54,6 +55,7 @@ class EvaluationConfig:
 
     protocol: str = option(*PROTOCOLS)
     input: Any = field(default=MISSING)
+    scores: str | None = option()
     output: str | None = option()
     limit: int | None = option(at_least=1)
     right: str = option("auto", "field", "first", "verify")
@@ -97,6 +99,8 @@ def check(config: EvaluationConfig) -> None:
             f"model.path={config.model['path']}: a reward is given too: leave out reward=, or set "
             "reward.components.NAME.scorer.model.path instead"
         )
+    if config.scores is not None:
+        problems += [f"scores={config.scores}: {fault}" for fault in _score_file_faults(config)]
     if config.threshold_set is not None and config.protocol != "processbench":
         problems.append(f"threshold_set={config.threshold_set}: only protocol=processbench has sets")
     if problems:
@@ -106,6 +110,15 @@ def check(config: EvaluationConfig) -> None:
         build(config.model, "model")
     if config.reward.components:
         check_reward(config.reward)
+
+
+def _score_file_faults(config: EvaluationConfig) -> Iterator[str]:
+    if config.protocol not in ("best_of_n", "auc", "calibration"):
+        yield f"protocol={config.protocol} reads no score file"
+    if config.has_scorer():
+        yield "the completions would be scored anew: leave out model.path and reward"
+    if not isinstance(config.input, str):
+        yield "expected one input file"
 
 
 EVALUATION = Program("measure", EvaluationConfig, check)

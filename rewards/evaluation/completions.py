@@ -59,8 +59,8 @@ def read_completions(source: Source) -> Completions:
     for path in source.paths:
         roles = ["question", "prompt", "gold", "completion", "correct", "answer"]
         file = InputFile(path, [*roles, "score"] if source.scored else roles, source)
-        right = _right(file, source)
-        grouped = right == "first" or _has_lists(file)
+        right = _right(file)
+        grouped = _is_grouped(file, right)
         for number, record in file.lines:
             read = _question if grouped else _single
             rows += read(file, number, record, right)
@@ -73,13 +73,13 @@ def read_completions(source: Source) -> Completions:
 _TOLD = {"first": "the first of each line is right", "verify": "right and wrong from our verifier"}
 
 
-def _right(file: InputFile, source: Source) -> Right:
+def _right(file: InputFile) -> Right:
     """Where right and wrong come from in a file, auto settled; what that and the scores need is there."""
-    if source.scored:
+    if file.source.scored:
         file.require("score", instead=OR_A_SCORER)
     else:
         file.require("completion")
-    right = source.right
+    right = file.source.right
     if right == "auto":
         if "correct" in file.fields:
             right = "field"
@@ -94,23 +94,29 @@ def _right(file: InputFile, source: Source) -> Right:
     return right
 
 
-def _has_lists(file: InputFile) -> bool:
-    """Whether a line is a question, by the lists of the first; numbers may be the steps of one completion."""
-    _, record = file.lines[0]
-    held = [
-        record.get(file.fields[role]) for role in ("completion", "correct", "answer") if role in file.fields
-    ]
-    scores = as_list(record.get(file.fields["score"])) if "score" in file.fields else None
-    return any(as_list(value) is not None for value in [*held, *(scores or ())])
+def _is_grouped(file: InputFile, right: Right) -> bool:
+    """Whether a line is a question with lists, told by what it must hold.
+
+    Texts and answers of the other kind, such as a worked solution beside lists of scores, are not the
+    completions', and are left alone unless the user named them.
+    """
+    decisive = "correct" if file.source.scored and right == "field" else "completion"
+    grouped = right == "first" or as_list(file.first_value(decisive)) is not None
+    for role in ("completion", "answer"):
+        other = (as_list(file.first_value(role)) is not None) != grouped
+        if role != decisive and other and file.source.named.get(role) is None:
+            file.fields.pop(role, None)
+    return grouped
 
 
 def _columns(file: InputFile, number: int, record: Record, right: Right) -> dict[str, object]:
-    """What a line holds of each role; correct is needed where a field tells it."""
-    roles = [role for role in ("completion", "score", "answer") if role in file.fields]
-    columns = {role: file.value(number, record, role) for role in roles}
-    if "completion" in columns and columns["completion"] is None:
-        file.refuse(number, "completion", None)
-    return columns | ({"correct": file.needed(number, record, "correct")} if right == "field" else {})
+    """What a line holds of each role; stored scores, answers and texts that nobody judges may be null."""
+    columns = {role: file.value(number, record, role) for role in ("completion", "score", "answer")}
+    if right == "verify" or not file.source.scored:
+        columns["completion"] = file.needed(number, record, "completion")
+    if right == "field":
+        columns["correct"] = file.needed(number, record, "correct")
+    return {role: value for role, value in columns.items() if role in file.fields}
 
 
 def _single(file: InputFile, number: int, record: Record, right: Right) -> list[Completion]:

@@ -5,16 +5,16 @@ A value that does not fit is a DataError that names file, line, field and what w
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Literal, NoReturn, cast
+from typing import Any, Literal, NoReturn, cast
 
 from rewards.errors import ConfigError, DataError
 from rewards.evaluation.roles import ROLES, Record, as_list, find_fields
 from rewards.io import iter_jsonl
-from rewards.records import gold_texts
+from rewards.records import gold_texts, score_from_record
 from rewards.types import Problem
 
 Right = Literal["auto", "field", "first", "verify"]
@@ -29,7 +29,9 @@ class Source:
     """Where to read and how.
 
     named: fields that the user named, by role. limit: most lines of each file, None for all. right: where
-    right and wrong come from. scored: whether the scores of the file are used; otherwise its texts are.
+    right and wrong come from. scored: whether scores are read; otherwise texts are. scores: a score file of
+    rewards.score for the lines of the one file; None: scores are in the files. steps: read the values of its
+    steps rather than of the whole.
     """
 
     paths: tuple[str, ...]
@@ -37,18 +39,29 @@ class Source:
     limit: int | None
     right: Right
     scored: bool
+    scores: str | None = None
+    steps: bool = False
 
 
 class InputFile:
     """One file and its fields by role."""
 
     def __init__(self, path: str, roles: Iterable[str], source: Source) -> None:
-        self.path = path
+        self.path, self.source = path, source
         self.lines = list(islice(iter_jsonl(path), source.limit))
         if not self.lines:
             raise DataError(f"{path}: holds no lines")
+        if source.scores is not None:
+            self.lines = _with_scores(self.lines, path, source.scores, source.steps)
         first = [record for _, record in self.lines[:_LOOKED_AT]]
         self.fields = find_fields(roles, first, source.named, path)
+        if source.scores is not None:
+            self.fields["score"] = _SCORE
+
+    def first_value(self, role: str) -> object:
+        """What the first line that is not null there holds for the role; None where there is none."""
+        name = self.fields.get(role, "")
+        return next((value for _, record in self.lines if (value := record.get(name)) is not None), None)
 
     def value(self, number: int, record: Record, role: str) -> object:
         """What the line holds for the role; None where there is no field, or null in it."""
@@ -102,6 +115,30 @@ class InputFile:
         text = cast("str | None", self.value(number, record, "prompt")) if prompt is None else prompt
         gold = gold_texts(self.value(number, record, "gold")) or ()
         return Problem(f"{self.path}, line {number}", text or "", gold)
+
+
+_SCORE = "value of the score file"
+
+
+def _with_scores(
+    lines: Sequence[tuple[int, Record]], path: str, scores: str, steps: bool
+) -> list[tuple[int, dict[str, Any]]]:
+    """The lines with what a score file says of each; a line that was not scored has null."""
+    joined: list[tuple[int, dict[str, Any]]] = []
+    rows = iter_jsonl(scores)
+    for number, record in lines:
+        _, written = next(rows, (0, None))
+        if written is None:
+            raise DataError(f"{scores}: ends before line {number} of {path}: expected a score for each line")
+        row_id, score = score_from_record(written, f"{scores}, line {number}")
+        if row_id != record.get("id", row_id):
+            raise DataError(
+                f"{scores}, line {number}: the score of {row_id!r}, but {path} has {record['id']!r} there: "
+                "expected the scores of the same lines"
+            )
+        values = [step.value for step in score.steps] if steps and score.steps else score.value
+        joined.append((number, {**record, _SCORE: None if score.value is None else values}))
+    return joined
 
 
 def values_of(score: object) -> Values | None:

@@ -18,11 +18,13 @@ from rewards.errors import ConfigError, DataError, RewardError
 from rewards.evaluate import run
 from rewards.evaluate_config import EVALUATION
 from rewards.evaluation.results import Result
+from rewards.labelled import OutcomeExample, PreferenceExample, ProcessExample, write_labelled
 from rewards.models.engine import reward_model
 from rewards.models.outcome import OutcomeScorer
 from rewards.models.settings import ModelSettings
 from rewards.models.truncation import Request
-from rewards.types import Problem, Sample
+from rewards.records import score_to_record
+from rewards.types import Problem, Reason, Sample, Score, StepScore, Verdict
 
 Row = dict[str, Any]
 
@@ -143,6 +145,64 @@ def test_lines_of_questions_and_lines_of_completions_give_the_same(tmp_path: Pat
     for protocol in ("best_of_n", "auc", "calibration"):
         found = [figures(evaluate(f"protocol={protocol}", f"input={path}")[0]) for path in (together, one)]
         assert found[0] == found[1], protocol
+
+
+def test_texts_that_are_not_the_completions_are_left_alone(tmp_path: Path) -> None:
+    rows = [{**LISTS, "solution": "worked by hand", "answer": "3", "pred": "3"}]
+    result, said = evaluate("protocol=auc", f"input={write(tmp_path / 'in.jsonl', rows)}")
+    assert figures(result) == {"auc": 1.0, "auc_within": 1.0}
+    assert "solution" not in said
+    failed = [*FLAT, {**FLAT[0], "completion": None, "reward": None}]
+    marked = [{**row, "correct": n % 2 == 0} for n, row in enumerate(failed)]
+    assert "auc" in figures(evaluate("protocol=auc", f"input={write(tmp_path / 'null.jsonl', marked)}")[0])
+    with pytest.raises(DataError, match=r"line 6, field 'completion': .* got null"):
+        evaluate("protocol=auc", f"input={write(tmp_path / 'null.jsonl', failed)}")
+
+
+def test_the_labelled_files_of_data_preparation_are_read(tmp_path: Path) -> None:
+    outcomes = [
+        OutcomeExample("6*7?", text, label) for text, label in (("42", 0.0), ("<think>so</think>42", 1.0))
+    ]
+    pair = PreferenceExample("6*7?", "<think>so</think>42", "42")
+    process = [
+        ProcessExample("p", ("3 + 4 = 8.", "So 8."), (0.0, None)),
+        ProcessExample("q", ("3 + 4 = 7.", "So 7."), (1.0, "neutral")),
+    ]
+    path = tmp_path / "labelled.jsonl"
+    write_labelled(path, outcomes)
+    assert figures(evaluate("protocol=auc", "reward=format", f"input={path}")[0])["auc"] == 1.0
+    write_labelled(path, [pair])
+    assert figures(evaluate("protocol=pairs", "reward=format", f"input={path}")[0])["accuracy"] == 1.0
+    write_labelled(path, process)
+    found = figures(evaluate("protocol=processbench", "reward=arithmetic_steps", f"input={path}")[0])
+    assert found["f1 (labelled)"] == 1.0
+
+
+def test_a_score_file_stands_in_for_scores_of_the_input(tmp_path: Path) -> None:
+    rows = [{"id": f"r{n}", "prompt": "q", "completion": "c", "correct": n == 1} for n in range(3)]
+    path = write(tmp_path / "in.jsonl", rows)
+    scores = [
+        Score(Verdict.SCORED, 0.1, Reason.STEPS, steps=(StepScore(0, 1, 0.9),)),
+        Score(Verdict.SCORED, 0.2, Reason.STEPS, steps=(StepScore(0, 1, 0.8),)),
+        Score.abstained(Reason.NO_GOLD),
+    ]
+    lines = [score_to_record(f"r{n}", score) for n, score in enumerate(scores)]
+    stored = f"scores={write(tmp_path / 'scores.jsonl', lines)}"
+    result, said = evaluate("protocol=auc", f"input={path}", stored)
+    assert figures(result)["auc"] == 1.0
+    assert "left out: 1 of 3 completions without a score" in said
+    assert result.judge == str(tmp_path / "scores.jsonl")
+    assert figures(evaluate("protocol=auc", f"input={path}", stored, "aggregation=min")[0])["auc"] == 0.0
+    write(tmp_path / "scores.jsonl", [lines[0], lines[2], lines[1]])
+    with pytest.raises(DataError, match=r"scores.jsonl, line 2: the score of 'r2', but .* has 'r1' there"):
+        evaluate("protocol=auc", f"input={path}", stored)
+    write(tmp_path / "scores.jsonl", lines[:2])
+    with pytest.raises(DataError, match=r"scores.jsonl: ends before line 3 of"):
+        evaluate("protocol=auc", f"input={path}", stored)
+    with pytest.raises(ConfigError, match="protocol=steps reads no score file"):
+        evaluate("protocol=steps", f"input={path}", stored)
+    with pytest.raises(ConfigError, match=r"scored anew(.|\n)*expected one input file"):
+        evaluate("protocol=auc", "input=[a,b]", stored, "reward=format")
 
 
 def test_named_fields_win_and_votes_need_answers(tmp_path: Path) -> None:
