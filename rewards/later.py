@@ -26,7 +26,7 @@ from rewards.wording import (
     without_contrast,
     without_reference,
 )
-from rewards.writing import clean, same_writing
+from rewards.writing import clean, may_round, same_writing
 
 _MANY = 32  # announcements from the end that are looked at
 _OFFERING = ("alternatively", "rather")
@@ -132,7 +132,8 @@ def _announced_later(text: str, start: int, found: Extraction, kind: Kind) -> tu
     for at, value_at in conclusions(text, start):
         value = text[value_at : sentence_end(text, value_at)]
         if at > latest_at and is_visible_math(value):
-            same = same_writing(value, found.answer or "")
+            answer = found.answer or ""
+            same = same_writing(value, answer) or may_round(value, answer)
             latest_at, result = at, found if same else _other(clean(value), found, (at, value_at))
     return latest_at, result
 

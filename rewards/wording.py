@@ -51,7 +51,7 @@ _VALUE = r"(\$[^$\n]{1,60}\$|\\\([^\n]{1,60}?\\\)|[-+−]?[0-9.,/]{0,20}[0-9](?:
 _DENIED_BEFORE = re.compile(
     rf"(?i){_NOT}{_FILLERS}{OPENERS}{_NAMED}$"
     rf"|{_WRONG}(?:\s*:|\s+(?:(?:final|but|tempting)\s+)?{_NOUN}\s*(?:(?:is|was|would\s+be)\b)?){OPENERS}$"
-    rf"|{_DISBELIEF}(?:\s+(?!(?:but|so|yet|as|and|because|since|still)\b)[A-Za-z’']+){{0,8}}{OPENERS}$"
+    rf"|{_DISBELIEF}(?:\s+(?!(?:but|so|yet|as|and|because|since|still)\b)[A-Za-z’']+){{0,8}}[\s$*(\\]*$"
 )
 _UNEQUAL_BEFORE = re.compile(rf"(?i){_UNEQUAL}{_FILLERS}{OPENERS}{_NAMED}$")
 _DENIED_AFTER = re.compile(

@@ -16,6 +16,8 @@ _COSMETIC = re.compile(
 )
 _SIMPLE = re.compile(r"([-+]?[0-9]*\.?[0-9]+)(?:/([0-9]*\.?[0-9]+))?(%?)[a-zA-Z]*\Z")
 _FRACTION = re.compile(r"\\[dt]?frac\s*\{([0-9.]+)\}\s*\{([0-9.]+)\}|\\[dt]?frac\s*([0-9])\s*([0-9])")
+_DECIMAL = re.compile(r"[0-9]\.[0-9]|\\approx|≈")
+_PLAIN_NUMBER = re.compile(r"[-+]?[0-9]*\.?[0-9]+%?[a-z]*")
 _DIGITS = re.compile(r"-?[0-9]+(?:\.[0-9]+)?")
 
 
@@ -49,6 +51,11 @@ def same_writing(one: str, two: str) -> bool:
         return True
     digits = [(_DIGITS.findall(text), text.count(",")) for text in (left, right)]
     return bool(digits[0][0] and digits[0] == digits[1])
+
+
+def may_round(decimal: str, answer: str) -> bool:
+    r"""Whether a decimal may be an answer rounded, which has none: `0.333` of `\frac{1}{3}` or `\sqrt{2}`."""
+    return _DECIMAL.search(decimal) is not None and _PLAIN_NUMBER.fullmatch(_plain(answer)) is None
 
 
 def _plain(text: str) -> str:
