@@ -167,13 +167,13 @@ class Labeller:
 def _label_parts(tasks: Sequence[Task], labeller: Labeller, file: LabelFile, console: Console) -> bool:
     """Labels the parts that are not whole yet; returns whether all are, or the budget ended it."""
     parts = [tasks[start : start + labeller.size] for start in range(0, len(tasks), labeller.size)]
+    left = {task.key for part in parts[file.parts :] for task in part}
+    spent = sum(int(record["tokens"]) for key, record in file.records.items() if key not in left)
     with Progress(console=console, disable=not console.is_terminal) as progress:
         bar = progress.add_task("labelling", total=len(parts), completed=file.parts)
         for part in parts[file.parts :]:
-            done = sum(int(record["tokens"]) for record in file.records.values())
-            # What this part has in the file already is made again, and counts once.
-            again = sum(int(file.records[task.key]["tokens"]) for task in part if task.key in file.records)
-            labelled = labeller.label(part, done - again)
+            labelled = labeller.label(part, spent)
+            spent += sum(one.tokens for one in labelled)
             finished = [one for one in labelled if one.finished]
             told = [one for one in finished if any(e.value is not None for e in one.estimates)]
             whole = len(finished) == len(labelled)
