@@ -13,7 +13,7 @@ import re
 from rewards.writing import same_writing
 
 _NEAR = 80  # characters beside an answer in which the words about it stand
-_MANY = 32  # turns and denials from the end that are looked at
+_MANY = 32  # turns, denials and contrasts from the end that are looked at
 
 # The table. Verbs and nouns that may stand between such a word and the value are in _FILLERS.
 _NOT = r"(?:\b(?:not|never|neither|nor|cannot|anything\s+but|different\s+from|no\s+longer)|n[’']t)\b"
@@ -174,13 +174,21 @@ def answers_twice(before: str) -> bool:
 def without_contrast(text: str) -> str:
     """The text with the values that it sets aside blanked out: "42, not 41" and "not 41, but 42" say 42."""
     aside = [match.span() for match in _NOT_BUT.finditer(text)]
-    for match in _SET_ASIDE.finditer(text):
+    for match in list(_SET_ASIDE.finditer(text))[-_MANY:]:
         stated = _SET_AGAINST.search(text, max(0, match.start() - _NEAR), match.start())
         if stated and not same_writing(stated[1], match[1]):
             aside.append((stated.end(1), match.end()))
-    for start, end in aside:
-        text = text[:start] + " " * (end - start) + text[end:]
-    return text
+    return _blanked(text, aside) if aside else text
+
+
+def _blanked(text: str, spans: list[tuple[int, int]]) -> str:
+    """The text with spaces in these spans, in one pass."""
+    pieces: list[str] = []
+    at = 0
+    for start, end in sorted(spans):
+        pieces += (text[at:start], " " * (end - max(at, start)))
+        at = max(at, end)
+    return "".join((*pieces, text[at:]))
 
 
 def turns(text: str, start: int) -> list[tuple[int, int, bool]]:
