@@ -36,6 +36,7 @@ from rewards.evaluation.pairs import read_pairs
 from rewards.evaluation.picking import best_of_n
 from rewards.evaluation.ranking import calibration, preference, ranking
 from rewards.evaluation.results import Findings, Result
+from rewards.evaluation.results import Table as Figures
 from rewards.evaluation.settings import Measuring
 from rewards.evaluation.solutions import read_solutions
 from rewards.evaluation.step_errors import process_bench, step_errors
@@ -88,7 +89,9 @@ def run(config: EvaluationConfig, console: Console) -> Result:
     result = Result(_name(config), config.protocol, _judge(config), source.paths, settings.level, findings)
     _print(console, result)
     folder = _folder(config)
-    if folder is not None:
+    if folder is None:
+        _say(console, "nothing kept: output=FOLDER keeps the results and a report card")
+    else:
         card.keep(folder, result)
         _say(console, f"report card: {folder / card.CARD}.html, {card.CARD}.md")
     return result
@@ -183,15 +186,14 @@ def _progress(console: Console, samples: int) -> Generator[scoring.Progress]:
 def _print(console: Console, result: Result) -> None:
     findings = result.findings
     _say(console, *findings.said)
-    table = Table(*headings(result.level), title=Text(card.title(result)), title_justify="left")
-    for measure in findings.measures:
-        table.add_row(*map(Text, shown(measure)))
-    console.print(table)
-    for further in findings.tables:
-        table = Table(*further.headings, title=Text(further.title), title_justify="left")
-        for row in further.rows:
-            table.add_row(*map(Text, row))
-        console.print(table)
+    figures = Figures(
+        card.title(result), headings(result.level), tuple(shown(measure) for measure in findings.measures)
+    )
+    for table in (figures, *findings.tables):
+        printed = Table(*table.headings, title=Text(visible(table.title)), title_justify="left")
+        for row in table.rows:
+            printed.add_row(*(Text(visible(cell)) for cell in row))
+        console.print(printed)
 
 
 def _say(console: Console, *lines: str) -> None:

@@ -10,9 +10,8 @@ from rewards.aggregate import AGGREGATIONS
 from rewards.build import build, check_reward
 from rewards.config import Program, RewardConfig
 from rewards.errors import ConfigError
+from rewards.evaluation.settings import PROTOCOLS
 from rewards.options import MISSING, option
-
-PROTOCOLS = ("best_of_n", "auc", "calibration", "pairs", "processbench", "steps")
 
 
 @dataclass

@@ -16,6 +16,7 @@ from rewards.errors import ConfigError, DataError
 from rewards.evaluation.chart import svg
 from rewards.evaluation.figures import headings, shown
 from rewards.evaluation.results import Result, result_from_record, result_to_record
+from rewards.evaluation.settings import PROTOCOLS
 
 CARD = "card"
 _MARKS = re.compile(r"([\\`*_{}\[\]<>|#~&])")
@@ -25,13 +26,13 @@ def keep(folder: Path, result: Result) -> None:
     """Adds a result to a folder, in place of one of the same name, and makes its cards anew.
 
     Raises:
-        ConfigError: the folder cannot be written. DataError: it holds a json file of something else.
+        ConfigError: the folder cannot be written. DataError: as `read_results`.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for old in folder.glob(f"{result.name}-chart*.svg"):
             old.unlink()
-        text = json.dumps(result_to_record(result), indent=1, ensure_ascii=False, allow_nan=False)
+        text = json.dumps(result_to_record(result), indent=1, allow_nan=False)
         (folder / f"{result.name}.json").write_text(text + "\n", encoding="utf-8")
         for number, chart in enumerate(result.findings.charts, start=1):
             (folder / _picture(result, number)).write_text(svg(chart) + "\n", encoding="utf-8")
@@ -45,13 +46,14 @@ def keep(folder: Path, result: Result) -> None:
 
 
 def read_results(folder: Path) -> list[Result]:
-    """The results of a folder by name.
+    """The results of a folder by name; json files that are not named after a protocol are somebody else's.
 
     Raises:
-        DataError: for a json file that is no result.
+        DataError: for a file that is named like a result and is none.
     """
     results: list[Result] = []
-    for path in sorted(folder.glob("*.json")):
+    named = (path for protocol in PROTOCOLS for path in folder.glob(f"{protocol}-*.json"))
+    for path in sorted(named):
         try:
             record = json.loads(path.read_text(encoding="utf-8"))
         except ValueError as error:

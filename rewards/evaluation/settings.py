@@ -8,6 +8,7 @@ from typing import Literal
 from rewards.aggregate import Aggregation
 from rewards.protocols.best_of_n import Ties
 
+PROTOCOLS = ("best_of_n", "auc", "calibration", "pairs", "processbench", "steps")
 Scale = Literal["auto", "logit", "probability"]
 
 

@@ -113,9 +113,12 @@ def test_a_folder_that_cannot_hold_a_card_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ConfigError, match=r"output=.*file: cannot be written"):
         keep(tmp_path / "file", result())
-    (tmp_path / "other.json").write_text(json.dumps({"name": "x"}))
-    with pytest.raises(DataError, match=r"other.json: no result of rewards.evaluate .* move it out"):
+    (tmp_path / "package.json").write_text("{}")
+    keep(tmp_path, result())
+    assert len(read_results(tmp_path)) == 1
+    (tmp_path / "steps-other.json").write_text(json.dumps({"name": "x"}))
+    with pytest.raises(DataError, match=r"steps-other.json: no result of rewards.evaluate .* move it out"):
         keep(tmp_path, result())
-    (tmp_path / "other.json").write_text("{")
-    with pytest.raises(DataError, match=r"other.json: not JSON"):
+    (tmp_path / "steps-other.json").write_text("{")
+    with pytest.raises(DataError, match=r"steps-other.json: not JSON"):
         keep(tmp_path, result())

@@ -7,8 +7,10 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import NormalDist
 from typing import Any
 
+import numpy as np
 import pytest
 from rich.console import Console
 from shared_cases import shared, shared_rows
@@ -17,7 +19,10 @@ from tiny_reward_models import tiny_folder
 from rewards.errors import ConfigError, DataError, RewardError
 from rewards.evaluate import run
 from rewards.evaluate_config import EVALUATION
+from rewards.evaluation.completions import Completion
+from rewards.evaluation.ranking import ranking
 from rewards.evaluation.results import Result
+from rewards.evaluation.settings import Measuring
 from rewards.labelled import OutcomeExample, PreferenceExample, ProcessExample, write_labelled
 from rewards.models.engine import reward_model
 from rewards.models.outcome import OutcomeScorer
@@ -253,6 +258,17 @@ def test_pairs_are_won_strictly_and_by_subset(tmp_path: Path) -> None:
         half.write_text(half.read_text().replace(', "subset": "chat"', ""))
     both, _ = evaluate("protocol=pairs", f"input=[{halves[0]},{halves[1]}]")
     assert set(cells(both, "by subset")) == {"x", "y"}
+
+
+def test_names_from_files_are_text_on_the_screen_and_in_the_card(tmp_path: Path) -> None:
+    hostile = "\x1b[31m<script>[bold]\ud800"
+    path = write(tmp_path / "pairs.jsonl", [{**row, "subset": hostile} for row in PAIRS])
+    result, said = evaluate("protocol=pairs", f"input={path}", f"output={tmp_path}/card")
+    assert r"\x1b[31m<script>[bold]\ud800" in said
+    assert hostile in cells(result, "by subset")
+    page = (tmp_path / "card" / "card.html").read_text(encoding="utf-8")
+    assert "<script>" not in page
+    assert r"\x1b[31m&lt;script&gt;[bold]\ud800" in page
 
 
 def test_any_reward_judges_pairs_of_texts_and_of_messages(tmp_path: Path) -> None:
@@ -537,3 +553,23 @@ def test_a_model_that_cannot_be_loaded_is_refused_in_a_line(
     assert done.returncode == 2
     (line,) = done.stderr.strip().splitlines()
     assert line == "error: model.path=hollow: no config.json in it; expected a saved transformers model"
+
+
+def test_the_intervals_of_an_auc_cover_it_as_often_as_they_say() -> None:
+    # Scores of right ones are two thirds of a deviation higher, and every question has a level of its own:
+    # within questions the AUC is that of the shift alone.
+    truth, covered, trials = NormalDist().cdf(2 / 3 / math.sqrt(2)), 0, 60
+    settings = Measuring(resamples=120)
+    for trial in range(trials):
+        noise = np.random.default_rng(trial)
+        levels, right = noise.normal(0, 2, 50), noise.random((50, 6)) < 0.5
+        scores = levels[:, None] + 2 / 3 * right + noise.normal(0, 1, (50, 6))
+        rows = [
+            Completion(str(q), (float(scores[q, i]),), bool(right[q, i]), None, None)
+            for q in range(50)
+            for i in range(6)
+        ]
+        (within,) = [one for one in ranking(rows, settings).measures if one.name == "auc_within"]
+        assert within.bounds is not None
+        covered += within.bounds[0] <= truth <= within.bounds[1]
+    assert 0.85 <= covered / trials <= 1.0
