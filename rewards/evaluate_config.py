@@ -10,6 +10,7 @@ from rewards.aggregate import AGGREGATIONS
 from rewards.build import build, check_reward
 from rewards.config import Program, RewardConfig
 from rewards.errors import ConfigError
+from rewards.evaluation.files import stem
 from rewards.evaluation.settings import PROTOCOLS
 from rewards.options import MISSING, option
 
@@ -91,6 +92,8 @@ def check(config: EvaluationConfig) -> None:
     entries = cast("list[object]", given) if isinstance(given, list) else [given]
     if not entries or not all(isinstance(entry, str) and entry for entry in entries):
         problems.append(f"input={given}: expected a file, or files as [a.jsonl,b.jsonl]")
+    elif len(stems := [stem(path) for path in config.paths()]) > len(set(stems)):
+        problems.append(f"input={given}: files of one name: they are told apart by it")
     if config.estimate.level >= 1:
         problems.append(f"estimate.level={config.estimate.level:g}: expected below 1, such as 0.95")
     if config.model["path"] is not None and config.reward.components:

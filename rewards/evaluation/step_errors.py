@@ -104,7 +104,10 @@ def _judged(rows: Sequence[Solution], unread: str) -> tuple[list[Solution], list
     """The solutions of which the first step has a value, and lines on the others; unread: what steps do."""
     kept = [row for row in rows if row.values and row.values[0] is not None]
     if not kept:
-        raise DataError(f"none of the {len(rows):,} solutions has values for its steps")
+        raise DataError(
+            f"none of the {len(rows):,} solutions has values for its steps: expected a process reward model, "
+            "or a reward that judges steps"
+        )
     said: list[str] = []
     if len(kept) < len(rows):
         said.append(f"left out: {len(rows) - len(kept):,} of {len(rows):,} solutions without values")

@@ -356,6 +356,11 @@ def test_a_rule_judges_the_steps_that_a_benchmark_gives(tmp_path: Path) -> None:
     path = write(tmp_path / "sums.jsonl", rows)
     result, _ = evaluate("protocol=processbench", "reward=arithmetic_steps", f"input={path}")
     assert figures(result)["f1 (sums)"] == 1.0
+    with pytest.raises(DataError, match=r"none of the 2 solutions .*: expected a process reward model"):
+        evaluate("protocol=processbench", "reward=format", f"input={path}")
+    write(path, [{**rows[0], "steps": None}, *rows])
+    with pytest.raises(DataError, match="line 1, field 'steps': expected a list of strings, got null"):
+        evaluate("protocol=processbench", "reward=arithmetic_steps", f"input={path}")
 
 
 @pytest.fixture(scope="module")
@@ -455,6 +460,7 @@ FAULTS: list[tuple[str, Row, Row, str]] = [
     ("steps", STEPS, {**STEPS, "label": 2}, "line 2, field 'label': expected a label for each step"),
     ("steps", STEPS, {**STEPS, "label": [1, 0, 1]}, "line 2, field 'label': .*"),
     ("steps", STEPS, {**STEPS, "label": [1, -1]}, r"line 2, field 'label': .* got \[1, -1\]"),
+    ("steps", STEPS, {**STEPS, "label": None}, r"line 2, field 'label': .* got null"),
     ("steps", STEPS, {**STEPS, "values": None}, "line 2, field 'values': expected a list of finite numbers"),
     ("steps", {**STEPS, "steps": ["a", "b"]}, {**STEPS, "steps": ["a"]}, "line 2: 1 steps and 2 values"),
     ("pairs", PAIR, {"chosen_score": 1.0}, "line 2, field 'rejected_score': .* got null or nothing"),
@@ -504,6 +510,7 @@ REFUSED = {
     "estimate.level=1": "estimate.level=1: expected below 1",
     "input=[]": r"input=\[\]: expected a file",
     "input=7": "input=7: expected a file",
+    "input=[a/x.jsonl,b/x.jsonl.gz]": "files of one name",
     "aggregation=max": "expected one of min, product",
     "threshold_set=gsm8k": "only protocol=processbench has sets",
     "fields.scroe=x": "fields.scroe",
