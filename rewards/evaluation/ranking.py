@@ -8,44 +8,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rewards.errors import DataError
-from rewards.evaluation.columns import by_question, called, columns_of, probabilities, rows_of, thinned
+from rewards.evaluation.columns import called, columns_of, probabilities
 from rewards.evaluation.completions import Completion
+from rewards.evaluation.curves import DIAGONAL, roc
 from rewards.evaluation.figures import interval, percent, percent_range
 from rewards.evaluation.pairs import Pair
+from rewards.evaluation.resampling import by_question, measured, rows_of
 from rewards.evaluation.results import Chart, Findings, Line, Measure, Table
 from rewards.evaluation.settings import Measuring
-from rewards.intervals import Statistics, bootstrap_bounds, wilson_interval
+from rewards.intervals import Statistics
 from rewards.protocols.calibration import Calibration, calibrate
 from rewards.protocols.discrimination import auc
-
-DIAGONAL = ((0.0, 0.0), (1.0, 1.0))
-
-
-def measured(
-    statistics: Statistics,
-    questions: int,
-    meanings: Mapping[str, str],
-    settings: Measuring,
-    *,
-    column: str = "",
-    percent: bool = False,
-) -> list[Measure]:
-    """The figures that can be had of all questions, with their bounds.
-
-    percent: they are shares; where all draws agree on 0 or 1, the bounds are Wilson's, not of width 0.
-    """
-    found = bootstrap_bounds(
-        statistics, questions, level=settings.level, resamples=settings.resamples, seed=settings.seed
-    )
-    whole = statistics(np.arange(questions))
-    measures: list[Measure] = []
-    for name, meaning in meanings.items():
-        if (value := whole.get(name)) is not None:
-            bounds = found.get(name)
-            if percent and bounds == (value, value) and value in (0.0, 1.0):
-                bounds = wilson_interval(value, questions, level=settings.level)
-            measures.append(Measure(called(name, column), value, bounds, meaning, percent))
-    return measures
 
 
 def ranking(rows: Sequence[Completion], settings: Measuring) -> Findings:
@@ -92,17 +65,6 @@ def _auc_of(
         }
 
     return statistics
-
-
-def roc(values: NDArray[np.float64], right: NDArray[np.bool_]) -> tuple[tuple[float, float], ...]:
-    """Points (share of wrong, share of right) at or above each score; empty without both kinds."""
-    if right.all() or not right.any():
-        return ()
-    order = np.argsort(-values, kind="stable")
-    ends = np.flatnonzero(np.append(np.diff(values[order]) != 0, True))
-    hits, misses = np.cumsum(right[order])[ends], np.cumsum(~right[order])[ends]
-    points = zip((misses / misses[-1]).tolist(), (hits / hits[-1]).tolist(), strict=True)
-    return thinned([(0.0, 0.0), *points])
 
 
 def calibration(rows: Sequence[Completion], settings: Measuring) -> Findings:

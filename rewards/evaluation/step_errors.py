@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rewards.errors import ConfigError, DataError
-from rewards.evaluation.columns import by_question, rows_of, thinned
-from rewards.evaluation.ranking import DIAGONAL, measured, roc
+from rewards.evaluation.curves import DIAGONAL, roc, thinned
+from rewards.evaluation.resampling import by_question, measured, rows_of
 from rewards.evaluation.results import Chart, Findings, Line, Table
 from rewards.evaluation.settings import Measuring
 from rewards.evaluation.solutions import Solution

@@ -214,7 +214,8 @@ def test_named_fields_win_and_votes_need_answers(tmp_path: Path) -> None:
     rows = [{"q": n // 2, "mine": n % 2, "score": 0.5, "ok": n % 2 == 1} for n in range(8)]
     path = write(tmp_path / "named.jsonl", rows)
     named = ("fields.question=q", "fields.score=mine", "fields.correct=ok")
-    result, _ = evaluate("protocol=best_of_n", f"input={path}", *named)
+    result, said = evaluate("protocol=best_of_n", f"input={path}", *named)
+    assert "votes are not counted: no field tells answers" in said
     assert figures(result) == {"pass@1": 0.5, "best_of_n": 1.0, "worst_of_n": 0.0, "pass@n": 1.0}
 
 
@@ -548,18 +549,22 @@ def test_what_leaves_nothing_to_measure_is_told(tmp_path: Path) -> None:
         evaluate("protocol=auc", "input=nowhere.jsonl")
 
 
-def test_a_model_that_cannot_be_loaded_is_refused_in_a_line(
-    program_env: Mapping[str, str], tmp_path: Path
-) -> None:
+def test_a_model_that_cannot_be_loaded_is_refused(tmp_path: Path) -> None:
     path = write(tmp_path / "in.jsonl", FLAT)
     (tmp_path / "hollow").mkdir()
-    command = [sys.executable, "-m", "rewards.evaluate", "protocol=auc", f"input={path}", "model.path=hollow"]
-    done = subprocess.run(
-        command, cwd=tmp_path, env=dict(program_env), capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 2
-    (line,) = done.stderr.strip().splitlines()
-    assert line == "error: model.path=hollow: no config.json in it; expected a saved transformers model"
+    with pytest.raises(ConfigError, match=r"hollow: no config.json in it"):
+        evaluate("protocol=auc", f"input={path}", f"model.path={tmp_path}/hollow")
+
+
+def test_a_product_is_not_taken_of_logits(tmp_path: Path) -> None:
+    rows = [{"question_id": 1, "score": [-1.0, n], "correct": n == 1} for n in range(3)]
+    path = write(tmp_path / "in.jsonl", rows)
+    result, said = evaluate("protocol=auc", f"input={path}")
+    assert "some step values are negative: no product" in said
+    assert {"auc (min)", "auc (last)"} <= figures(result).keys()
+    assert not {"auc (product)"} & figures(result).keys()
+    with pytest.raises(DataError, match="aggregation=product: a step value is negative"):
+        evaluate("protocol=auc", f"input={path}", "aggregation=product")
 
 
 def test_the_intervals_of_an_auc_cover_it_as_often_as_they_say() -> None:
