@@ -39,13 +39,6 @@ Found = tuple[str, PreferenceExample | DropReason]
 
 HUMAN, ASSISTANT = "\n\nHuman: ", "\n\nAssistant: "
 """hh-rlhf's marks (Bai et al. 2022, arXiv:2204.05862)."""
-_SPEAKERS = {
-    "user": "User",
-    "human": "User",
-    "assistant": "Assistant",
-    "gpt": "Assistant",
-    "system": "System",
-}
 _SUBSETS = ("subset", "domain", "source", "dataset")
 """Where rows keep what they are a part of; the first that a row has is read."""
 
@@ -60,6 +53,10 @@ class _Pair:
     gap: float | None = None
 
 
+Paired = tuple[str, Fields, _Pair | DropReason]
+"""(place for people, fields of the row, what they make)."""
+
+
 def read_preferences(rows: Iterable[Row], rated_margin: bool = False) -> Iterator[Found]:
     """Reads rows of one layout of the table above.
 
@@ -71,10 +68,11 @@ def read_preferences(rows: Iterable[Row], rated_margin: bool = False) -> Iterato
     Raises:
         DataError: the columns are of no known layout; a field is not what its layout says.
     """
-    first = next(iter(rows := iter(rows)), None)
+    rest = iter(rows)
+    first = next(rest, None)
     if first is None:
         return
-    pairs = LAYOUTS[_layout_of(*first)](chain([first], rows))
+    pairs = LAYOUTS[_layout_of(*first)](chain([first], rest))
     for number, (where, row, pair) in enumerate(pairs, start=1):
         if isinstance(pair, DropReason):
             yield where, pair
@@ -102,9 +100,6 @@ def _example(row: Fields, pair: _Pair, number: int, rated_margin: bool) -> Prefe
         id=f"preference-{number:06d}",
         meta={} if pair.gap is None else {"gap": f"{pair.gap:g}"},
     )
-
-
-Paired = tuple[str, Fields, _Pair | DropReason]
 
 
 def _layout_of(where: str, row: Fields) -> str:
@@ -237,7 +232,7 @@ def conversation(turns: Sequence[tuple[str, str]]) -> str:
     """
     if len(turns) == 1:
         return turns[0][1]
-    return "\n\n".join(f"{_SPEAKERS.get(role, role)}: {content}" for role, content in turns)
+    return "\n\n".join(f"{role.capitalize()}: {content}" for role, content in turns)
 
 
 def _pairs(rows: Iterable[Row]) -> Iterator[Paired]:
