@@ -154,12 +154,12 @@ def _scorer(config: EvaluationConfig) -> Scorer | None:
 
 def _judge(config: EvaluationConfig) -> str:
     """Whose scores are measured, in words."""
-    if config.reward.components:
-        return "reward " + "+".join(config.reward.components)
     path, convention = config.model["path"], config.model["convention"]
-    if path is None:
-        return config.scores or "the file"
-    return f"{path}, read by {'its own convention' if convention is None else convention}"
+    model = f"{path}, read by {'its own convention' if convention is None else convention}"
+    if config.reward.components:
+        names = "reward " + "+".join(config.reward.components)
+        return names if path is None else f"{names} with {model}"
+    return (config.scores or "the file") if path is None else model
 
 
 def _name(config: EvaluationConfig) -> str:

@@ -397,10 +397,13 @@ def test_an_outcome_model_is_measured_as_its_stored_scores_are(orm: Path, tmp_pa
         r"## best\_of\_n: in.jsonl, 2 questions",
         r"## calibration: in.jsonl, 2 questions",
     ]
-    by_reward = [f"reward.components.orm.scorer.{override}" for override in model]
-    output = f"output={tmp_path / 'card'}"
-    same, _ = evaluate("protocol=auc", f"input={path}", "reward=orm", output, *by_reward)
-    assert figures(same) == pytest.approx(figures(evaluate("protocol=auc", f"input={stored}")[0]))
+    inside = [f"reward.components.orm.scorer.{override}" for override in model]
+    for overrides in (model, inside):  # the second is told for this component alone
+        output = f"output={tmp_path / 'card'}"
+        same, _ = evaluate("protocol=auc", f"input={path}", "reward=orm", output, *overrides)
+        assert figures(same) == pytest.approx(figures(evaluate("protocol=auc", f"input={stored}")[0]))
+    mixed = EVALUATION.load(["protocol=auc", "input=x", "reward=format+orm", *model])
+    assert mixed.reward.components["orm"].scorer["model"] == mixed.model
 
 
 def test_a_process_model_judges_the_steps_that_a_benchmark_gives(prm: Path, tmp_path: Path) -> None:
@@ -527,7 +530,7 @@ def test_settings_are_refused_before_anything_is_read(override: str) -> None:
 
 
 def test_a_model_and_a_reward_are_one_too_many() -> None:
-    with pytest.raises(ConfigError, match="a reward is given too: leave out reward="):
+    with pytest.raises(ConfigError, match="the reward given too needs no model: leave out one"):
         EVALUATION.load(["protocol=auc", "input=x.jsonl", "model.path=m", "reward=format"])
 
 
