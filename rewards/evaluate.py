@@ -34,7 +34,8 @@ from rewards.evaluation.figures import headings, shown
 from rewards.evaluation.files import Source, stem
 from rewards.evaluation.pairs import read_pairs
 from rewards.evaluation.picking import best_of_n
-from rewards.evaluation.ranking import calibration, preference, ranking
+from rewards.evaluation.preferring import preference
+from rewards.evaluation.ranking import calibration, ranking
 from rewards.evaluation.results import Findings, Result
 from rewards.evaluation.results import Table as Figures
 from rewards.evaluation.settings import Measuring
