@@ -11,6 +11,15 @@ written by the same model, through the completer of data_prep, at temperature 1.
 Agreement is over all steps but the answer; `first error` is the share of wrong solutions, with a false
 equation, in which exactly that step is the first one labelled 0 (soft: below 0.5). `AUC` is that of the share
 of right completions as a score for right steps. Other arguments are overrides of conf/train.yaml.
+
+128 sums, coldstart.steps=700, one thread: 35 % solved; 499 steps, 129 of them wrong, so that calling every
+step right agrees on 74 %. Hard labels agree on 64, 76, 83, 86, 88 % at K = 1, 2, 4, 8, 16 and find the first
+error in 15, 38, 57, 69, 77 %: a weak policy fails after right steps, and many completions are needed to see
+that they can be saved. The binary search agrees on 88, 88, 89 % at K = 4, 8, 16 with 5, 9, 15 completions a
+solution instead of 12, 17, 27. At K = 4 a later success is the better repair (87 %), a first failure the
+worse one (78 %); at 16 it is the other way round (87, 90 %), since by then zeros are mostly deserved. Soft
+labels rank well (AUC 0.88, 0.90, 0.92) but a threshold of 0.5 is too high for a policy that is right on a
+third of its own attempts (69, 65, 64 %).
 """
 
 from __future__ import annotations
@@ -146,7 +155,8 @@ def main(arguments: Sequence[str]) -> None:
             f"{len(known)} solutions of {count} problems, {fmean(right):.1%} right; "
             f"{sum(len(one.truth) for one in known)} steps, "
             f"{sum(one.truth.count(False) for one in known)} wrong "
-            f"in {sum(one.first_false is not None for one in known)} solutions"
+            f"in {sum(one.first_false is not None for one in known)} solutions; calling every step right "
+            f"agrees on {fmean(t for one in known for t in one.truth):.3f}"
         )
         columns = ("method", "K", "repair", "agree", "right found", "wrong found", "first error", "AUC")
         table = Table(*columns, "completions", "tokens", "violations", title="labels against the truth")
