@@ -19,7 +19,8 @@ class ModelSettings:
     Args:
         path: a local folder or a hub name.
         convention: a name of `rewards.models.presets`; None reads the model folder's own.
-        reference: path of the reference model (conventions with head=log_ratio only).
+        reference: path of the reference model (head=log_ratio only); None with a convention of the folder's own:
+            FOLDER/reference.
         dtype: of the backbone's weights and arithmetic; the head is always fp32.
         device: auto, cpu, cuda or cuda:N; auto takes an accelerator when there is one.
         attention: eager, sdpa or flash_attention_2; None is the model's default, except that models which
