@@ -19,8 +19,8 @@ class ModelSettings:
     Args:
         path: a local folder or a hub name.
         convention: a name of `rewards.models.presets`; None reads the model folder's own.
-        reference: path of the reference model (head=log_ratio only); None with a convention of the folder's own:
-            FOLDER/reference.
+        reference: path of the reference model (head=log_ratio only); None takes FOLDER/reference, where the
+            convention is the folder's own.
         dtype: of the backbone's weights and arithmetic; the head is always fp32.
         device: auto, cpu, cuda or cuda:N; auto takes an accelerator when there is one.
         attention: eager, sdpa or flash_attention_2; None is the model's default, except that models which
