@@ -179,7 +179,7 @@ def _train(
         raise DataError(f"data: none of {len(examples)} examples can be trained on ({_in_words(left_out)})")
     pad = special_id(tokenizer.pad_token_id) or 0  # masked, whichever it is
     if prepared.reference is not None:
-        items = with_reference(items, prepared.reference, pad)
+        items = with_reference(items, prepared.reference, pad, settings.precision)
     trained = run_trainer(prepared.module, items, pad, settings, checkpoints)
     prepared.merge()
     prepared.module.eval()
