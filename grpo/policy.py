@@ -20,6 +20,7 @@ from transformers import DynamicCache, PreTrainedModel
 
 from grpo.attention import IMPLEMENTATION, NO_MASK, PackedRows, RowAttention, shares_prompts
 from grpo.head import score_tokens
+from grpo.layers import is_of_family, run_layers
 from rewards.errors import ConfigError
 
 ModelInput = Tensor | DynamicCache | RowAttention | bool
@@ -150,22 +151,31 @@ class Policy(nn.Module):
         if not self.shares_prompts:
             return self._whole_row_states(batch)[batch.mask]
         packed = pack(batch)
-        states = self.hidden_states(
+        return self.packed_states(packed.ids, packed.positions, packed.layout).index_select(0, packed.before)
+
+    def packed_states(self, ids: Tensor, positions: Tensor, rows: RowAttention) -> Tensor:
+        """(N, H) last hidden states of N tokens in one packed row; ids, positions (N,) int64."""
+        if is_of_family(self._decoder):
+            with self.arithmetic():
+                return run_layers(self._decoder, ids, positions, rows)
+        return self.hidden_states(
             {
-                "input_ids": packed.ids[None],
-                "attention_mask": NO_MASK.to(packed.ids.device),
-                "position_ids": packed.positions[None],
+                "input_ids": ids[None],
+                "attention_mask": NO_MASK.to(ids.device),
+                "position_ids": positions[None],
                 "use_cache": False,
-                "rows": packed.layout,
+                "rows": rows,
             }
-        )
-        return states[0].index_select(0, packed.before)
+        )[0]
 
     def hidden_states(self, inputs: Mapping[str, ModelInput]) -> Tensor:
         """(B, T, H) last hidden states of the decoder below the head; inputs as its forward names them."""
-        decoder = self.model.get_decoder() if self._held is None else self._held[0]
         with self.arithmetic():
-            return decoder(**inputs).last_hidden_state
+            return self._decoder(**inputs).last_hidden_state
+
+    @property
+    def _decoder(self) -> nn.Module:
+        return self.model.get_decoder() if self._held is None else self._held[0]
 
     def logits(self, hidden: Tensor) -> Tensor:
         """(N, V) fp32 logits divided by the temperature, of (N, H) hidden states."""

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor, nn
 from transformers import DynamicCache
 
-from grpo.attention import NO_MASK, How, causal_attention
-from grpo.policy import ModelInput, Policy, left_pad, positions
+from grpo.attention import How, causal_attention
+from grpo.policy import Policy, left_pad, positions
 
 FIRST_CAPACITY = 64
 """Tokens of a row that the first buffers hold; they double when full."""
@@ -43,26 +43,16 @@ class SharedRows:
     def start(self) -> Tensor:
         """(R, H): the state after each row's prompt."""
         position = torch.cat([torch.arange(len(ids), device=self.device) for ids in self.prompts])
-        hidden = self._run(torch.cat(self.prompts), position)
+        hidden = self.policy.packed_states(torch.cat(self.prompts), position, self)
         self.done = 0
         return hidden[self.lengths.cumsum(0) - 1].repeat_interleave(self.group_size, 0)
 
     def advance(self, ids: Tensor) -> Tensor:
         """(R, H): the state after one more token of every row, ids (R,)."""
-        hidden = self._run(ids, self.lengths[self.slots // self.group_size] + self.done)
+        position = self.lengths[self.slots // self.group_size] + self.done
+        hidden = self.policy.packed_states(ids, position, self)
         self.done += 1
         return hidden
-
-    def _run(self, ids: Tensor, position: Tensor) -> Tensor:
-        """(N, H) of N tokens at their positions, all in one packed row."""
-        inputs: dict[str, ModelInput] = {
-            "input_ids": ids[None],
-            "attention_mask": NO_MASK.to(self.device),
-            "position_ids": position[None],
-            "use_cache": False,
-            "rows": self,
-        }
-        return self.policy.hidden_states(inputs)[0]
 
     def keep(self, index: Tensor) -> None:
         """Goes on with the rows at these places among the present ones."""
@@ -95,15 +85,16 @@ class SharedRows:
         per_key = heads // groups
         queries = (query * how.scale).view(rows, groups, per_key, depth)
         first = 0 if how.window is None else max(0, self.done + 1 - how.window)
-        own_keys, own_values = (x[:, :, first : self.done + 1] for x in (state.own_keys, state.own_values))
+        seen = slice(first, self.done + 1)
         by_prompt = self._spread(queries) @ state.prompt_keys.transpose(-1, -2)  # (U, K, G m, P)
         by_prompt = by_prompt.masked_fill_(self._hidden(how)[:, None, None], -torch.inf)
-        own = queries @ own_keys.transpose(-1, -2)  # (R, K, m, t)
+        # over the whole buffer, for a product with a part of it would copy that part first
+        own = (queries @ state.own_keys.transpose(-1, -2))[..., seen]  # (R, K, m, t)
         scores = torch.cat([self._gather(by_prompt, per_key), own], dim=-1)
-        shares = torch.softmax(scores, dim=-1)
+        shares = torch.softmax(scores, dim=-1, dtype=torch.float32).to(scores.dtype)
         prompt = state.prompt_keys.shape[2]
         from_prompt = self._gather(self._spread(shares[..., :prompt]) @ state.prompt_values, per_key)
-        return (from_prompt + shares[..., prompt:] @ own_values).reshape(rows, heads, depth)
+        return (from_prompt + shares[..., prompt:] @ state.own_values[:, :, seen]).reshape(rows, heads, depth)
 
     def _spread(self, x: Tensor) -> Tensor:
         """(R, K, m, W) -> (U, K, G m, W), zero for rows that have left."""
