@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-BLOCK = 4096
+BLOCK = 2048
 """Vocabulary entries at a time."""
 KEPT = 1 << 26
 """Logits, of all rows together, that the forward pass keeps for the backward one: 128 MB in bf16."""

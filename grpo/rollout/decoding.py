@@ -84,17 +84,18 @@ class SharedRows:
         groups = state.prompt_keys.shape[1]
         per_key = heads // groups
         queries = (query * how.scale).view(rows, groups, per_key, depth)
-        first = 0 if how.window is None else max(0, self.done + 1 - how.window)
-        seen = slice(first, self.done + 1)
         by_prompt = self._spread(queries) @ state.prompt_keys.transpose(-1, -2)  # (U, K, G m, P)
         by_prompt = by_prompt.masked_fill_(self._hidden(how)[:, None, None], -torch.inf)
-        # over the whole buffer, for a product with a part of it would copy that part first
-        own = (queries @ state.own_keys.transpose(-1, -2))[..., seen]  # (R, K, m, t)
+        # whole buffers, not what is filled of them: a product with a part would copy that part first
+        own = queries @ state.own_keys.transpose(-1, -2)  # (R, K, m, capacity)
+        own[..., self.done + 1 :] = -torch.inf
+        if how.window is not None:
+            own[..., : max(0, self.done + 1 - how.window)] = -torch.inf
         scores = torch.cat([self._gather(by_prompt, per_key), own], dim=-1)
         shares = torch.softmax(scores, dim=-1, dtype=torch.float32).to(scores.dtype)
         prompt = state.prompt_keys.shape[2]
         from_prompt = self._gather(self._spread(shares[..., :prompt]) @ state.prompt_values, per_key)
-        return (from_prompt + shares[..., prompt:] @ state.own_values[:, :, seen]).reshape(rows, heads, depth)
+        return (from_prompt + shares[..., prompt:] @ state.own_values).reshape(rows, heads, depth)
 
     def _spread(self, x: Tensor) -> Tensor:
         """(R, K, m, W) -> (U, K, G m, W), zero for rows that have left."""
@@ -116,7 +117,10 @@ class SharedRows:
 
 
 class _Layer:
-    """One layer's keys and values: (U, K, P, D) of the prompts, (R, K, capacity, D) of the rows."""
+    """One layer's keys and values: (U, K, P, D) of the prompts, (R, K, capacity, D) of the rows.
+
+    The rows' are 0 where unused.
+    """
 
     def __init__(self, prompt_keys: Tensor, prompt_values: Tensor) -> None:
         self.prompt_keys, self.prompt_values = prompt_keys, prompt_values
@@ -137,7 +141,7 @@ class _Layer:
 
 def _grown(old: Tensor, like: Tensor, used: int, most: int) -> Tensor:
     rows, groups, depth = like.shape
-    new = like.new_empty((rows, groups, min(most, max(FIRST_CAPACITY, 2 * used)), depth))
+    new = like.new_zeros((rows, groups, min(most, max(FIRST_CAPACITY, 2 * used)), depth))
     if used:
         new[:, :, :used] = old
     return new
@@ -145,7 +149,8 @@ def _grown(old: Tensor, like: Tensor, used: int, most: int) -> Tensor:
 
 def _padded(parts: Sequence[Tensor]) -> Tensor:
     """(K, P_u, D) tensors -> (U, K, P, D), zero at the end."""
-    return nn.utils.rnn.pad_sequence([x.transpose(0, 1) for x in parts], batch_first=True).transpose(1, 2)
+    padded = nn.utils.rnn.pad_sequence([x.transpose(0, 1) for x in parts], batch_first=True)
+    return padded.transpose(1, 2).contiguous()
 
 
 class CachedRows:
