@@ -11,26 +11,28 @@ Measured (SmolLM2-135M, bf16, one thread): half of the library's activations a t
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
-from transformers import LlamaModel, MistralModel, PreTrainedModel, Qwen2Model
+from transformers import LlamaModel, MistralModel, Qwen2Model
 
 from grpo.attention import How, RowAttention
 
-FAMILY = (LlamaModel, MistralModel, Qwen2Model)
+Decoder = LlamaModel | MistralModel | Qwen2Model
+FAMILY: tuple[type[nn.Module], ...] = (LlamaModel, MistralModel, Qwen2Model)
 """Decoders whose layers are x + attention(norm(x)), then x + down(silu(gate(norm(x))) * up(norm(x)))."""
 
 
-def is_of_family(decoder: nn.Module) -> bool:
+def is_of_family(decoder: nn.Module) -> TypeGuard[Decoder]:
     """Whether `run_layers` computes what this decoder does."""
-    return type(decoder) in FAMILY and decoder.config.hidden_act == "silu"
+    exact = type(decoder) in FAMILY  # a class derived from them may compute otherwise
+    return exact and isinstance(decoder, Decoder) and decoder.config.hidden_act == "silu"
 
 
-def run_layers(decoder: PreTrainedModel, ids: Tensor, positions: Tensor, rows: RowAttention) -> Tensor:
+def run_layers(decoder: Decoder, ids: Tensor, positions: Tensor, rows: RowAttention) -> Tensor:
     """(N, H) last hidden states of N tokens at their positions, ids and positions (N,) int64.
 
     To be called under the autocast of the precision, as the decoder itself.

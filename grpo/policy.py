@@ -155,9 +155,10 @@ class Policy(nn.Module):
 
     def packed_states(self, ids: Tensor, positions: Tensor, rows: RowAttention) -> Tensor:
         """(N, H) last hidden states of N tokens in one packed row; ids, positions (N,) int64."""
-        if is_of_family(self._decoder):
+        decoder = self._decoder
+        if is_of_family(decoder):
             with self.arithmetic():
-                return run_layers(self._decoder, ids, positions, rows)
+                return run_layers(decoder, ids, positions, rows)
         return self.hidden_states(
             {
                 "input_ids": ids[None],

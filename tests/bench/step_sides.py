@@ -64,7 +64,7 @@ class Case:
     checkpointing: bool = True
     micro_rows: int = 64
     decode_rows: int = 64
-    train_tokens: int = 512
+    train_tokens: int = 1024
 
 
 @dataclass
