@@ -5,7 +5,7 @@ do there. What lies between the projections is done here: norms, rotary position
 keep only what they cannot make again, and hand the projections their input in the precision of the product,
 cast once. Knows nothing of prompts, losses or sampling: attention is what `rows` makes of it.
 
-Measured (SmolLM2-135M, bf16, one thread): half of the library's activations a token.
+Measured (SmolLM2-135M, bf16): 0.60 MB a token are kept for the backward pass, with the library's layers 0.94.
 """
 
 from __future__ import annotations
