@@ -15,11 +15,12 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 from transformers import DynamicCache, PreTrainedModel
 
 from grpo.attention import IMPLEMENTATION, NO_MASK, PackedRows, RowAttention, shares_prompts
 from grpo.head import score_tokens
+from grpo.layers import is_of_family, run_layers
+from grpo.packed import HeldLinear
 from rewards.errors import ConfigError
 
 ModelInput = Tensor | DynamicCache | RowAttention | bool
@@ -126,7 +127,7 @@ class Policy(nn.Module):
         self.temperature = temperature
         self.entropy_gradient = entropy_gradient
         self.precision = precision
-        self._held: tuple[nn.Module, Tensor] | None = None
+        self._held: tuple[nn.Module, HeldLinear] | None = None
         self.shares_prompts = shares_prompts(model)
         if self.shares_prompts:
             model.set_attn_implementation(IMPLEMENTATION)
@@ -150,29 +151,37 @@ class Policy(nn.Module):
         if not self.shares_prompts:
             return self._whole_row_states(batch)[batch.mask]
         packed = pack(batch)
-        states = self.hidden_states(
+        return self.packed_states(packed.ids, packed.positions, packed.layout).index_select(0, packed.before)
+
+    def packed_states(self, ids: Tensor, positions: Tensor, rows: RowAttention) -> Tensor:
+        """(N, H) last hidden states of N tokens in one packed row; ids, positions (N,) int64."""
+        decoder = self._decoder
+        if is_of_family(decoder):
+            with self.arithmetic():
+                return run_layers(decoder, ids, positions, rows)
+        return self.hidden_states(
             {
-                "input_ids": packed.ids[None],
-                "attention_mask": NO_MASK.to(packed.ids.device),
-                "position_ids": packed.positions[None],
+                "input_ids": ids[None],
+                "attention_mask": NO_MASK.to(ids.device),
+                "position_ids": positions[None],
                 "use_cache": False,
-                "rows": packed.layout,
+                "rows": rows,
             }
-        )
-        return states[0].index_select(0, packed.before)
+        )[0]
 
     def hidden_states(self, inputs: Mapping[str, ModelInput]) -> Tensor:
         """(B, T, H) last hidden states of the decoder below the head; inputs as its forward names them."""
-        decoder = self.model.get_decoder() if self._held is None else self._held[0]
         with self.arithmetic():
-            return decoder(**inputs).last_hidden_state
+            return self._decoder(**inputs).last_hidden_state
+
+    @property
+    def _decoder(self) -> nn.Module:
+        return self.model.get_decoder() if self._held is None else self._held[0]
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """(N, V) fp32 logits divided by the temperature, of (N, H) hidden states."""
-        weight = self.head.weight if self._held is None else self._held[1]
-        logits = functional.linear(
-            hidden.to(self.precision), weight.to(self.precision), self.head.bias
-        ).float()
+        """(N, V) fp32 logits divided by the temperature, of (N, H) hidden states; no gradient to the head."""
+        head = HeldLinear(self.head, self.precision) if self._held is None else self._held[1]
+        logits = head(hidden).float()
         return logits if self.temperature == 1 else logits / self.temperature
 
     @contextmanager
@@ -185,23 +194,23 @@ class Policy(nn.Module):
             yield
             return
         decoder = self.model.get_decoder()
-        # A twin of the modules over cast matrices and the same other parameters. The parameters themselves
+        # A twin of the modules over the same parameters, linear layers replaced. The parameters themselves
         # stay as they are: a change of their type would cut the hooks that average gradients over ranks.
-        memo = {id(p): p for p in decoder.parameters()}
-        memo |= {id(w): nn.Parameter(w.detach().to(self.precision), False) for w in self._matrices()}
+        memo: dict[int, nn.Module | nn.Parameter] = {id(p): p for p in decoder.parameters()}
+        memo |= {id(m): HeldLinear(m, self.precision) for m in self._linear_layers()}
         try:
-            self._held = copy.deepcopy(decoder, memo), self.head.weight.detach().to(self.precision)
+            self._held = copy.deepcopy(decoder, memo), HeldLinear(self.head, self.precision)
             yield
         finally:
             self._held = None
 
     def freeze_in_precision(self) -> None:
         """Keeps the layers' matrices in the precision alone, for a policy that is never trained."""
-        for weight in self._matrices():
-            weight.data = weight.data.to(self.precision)
+        for layer in self._linear_layers():
+            layer.weight.data = layer.weight.data.to(self.precision)
 
-    def _matrices(self) -> list[Tensor]:
-        return [m.weight for m in self.model.get_decoder().modules() if isinstance(m, nn.Linear)]
+    def _linear_layers(self) -> list[nn.Linear]:
+        return [m for m in self.model.get_decoder().modules() if isinstance(m, nn.Linear)]
 
     def arithmetic(self) -> torch.autocast:
         """The precision that the model computes in."""

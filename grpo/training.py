@@ -15,6 +15,7 @@ from grpo.coldstart import ColdStartSettings, cold_start, demonstrate
 from grpo.config import TrainConfig, cold_start_hash, config_hash, to_yaml
 from grpo.display import StepDisplay, print_headline, print_health
 from grpo.durable import check_folder
+from grpo.pages import keep_freed_memory
 from grpo.plan import limit_notes, show_plan
 from grpo.prepared import cache_folder
 from grpo.rollout.local import pad_id
@@ -31,6 +32,7 @@ def train(config: TrainConfig, *, job: bool = False) -> RunSummary | None:
         config: checked.
         job: one of a sweep, whose directory is named by its configuration alone: a finished one is skipped.
     """
+    keep_freed_memory()
     accelerator = make_accelerator(config)
     main_process = accelerator.is_main_process
     with StepDisplay(config.steps) as display:

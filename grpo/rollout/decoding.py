@@ -16,8 +16,8 @@ import torch
 from torch import Tensor, nn
 from transformers import DynamicCache
 
-from grpo.attention import NO_MASK, How, causal_attention
-from grpo.policy import ModelInput, Policy, left_pad, positions
+from grpo.attention import How, causal_attention
+from grpo.policy import Policy, left_pad, positions
 
 FIRST_CAPACITY = 64
 """Tokens of a row that the first buffers hold; they double when full."""
@@ -43,26 +43,16 @@ class SharedRows:
     def start(self) -> Tensor:
         """(R, H): the state after each row's prompt."""
         position = torch.cat([torch.arange(len(ids), device=self.device) for ids in self.prompts])
-        hidden = self._run(torch.cat(self.prompts), position)
+        hidden = self.policy.packed_states(torch.cat(self.prompts), position, self)
         self.done = 0
         return hidden[self.lengths.cumsum(0) - 1].repeat_interleave(self.group_size, 0)
 
     def advance(self, ids: Tensor) -> Tensor:
         """(R, H): the state after one more token of every row, ids (R,)."""
-        hidden = self._run(ids, self.lengths[self.slots // self.group_size] + self.done)
+        position = self.lengths[self.slots // self.group_size] + self.done
+        hidden = self.policy.packed_states(ids, position, self)
         self.done += 1
         return hidden
-
-    def _run(self, ids: Tensor, position: Tensor) -> Tensor:
-        """(N, H) of N tokens at their positions, all in one packed row."""
-        inputs: dict[str, ModelInput] = {
-            "input_ids": ids[None],
-            "attention_mask": NO_MASK.to(self.device),
-            "position_ids": position[None],
-            "use_cache": False,
-            "rows": self,
-        }
-        return self.policy.hidden_states(inputs)[0]
 
     def keep(self, index: Tensor) -> None:
         """Goes on with the rows at these places among the present ones."""
@@ -94,16 +84,18 @@ class SharedRows:
         groups = state.prompt_keys.shape[1]
         per_key = heads // groups
         queries = (query * how.scale).view(rows, groups, per_key, depth)
-        first = 0 if how.window is None else max(0, self.done + 1 - how.window)
-        own_keys, own_values = (x[:, :, first : self.done + 1] for x in (state.own_keys, state.own_values))
         by_prompt = self._spread(queries) @ state.prompt_keys.transpose(-1, -2)  # (U, K, G m, P)
         by_prompt = by_prompt.masked_fill_(self._hidden(how)[:, None, None], -torch.inf)
-        own = queries @ own_keys.transpose(-1, -2)  # (R, K, m, t)
+        # whole buffers, not what is filled of them: a product with a part would copy that part first
+        own = queries @ state.own_keys.transpose(-1, -2)  # (R, K, m, capacity)
+        own[..., self.done + 1 :] = -torch.inf
+        if how.window is not None:
+            own[..., : max(0, self.done + 1 - how.window)] = -torch.inf
         scores = torch.cat([self._gather(by_prompt, per_key), own], dim=-1)
-        shares = torch.softmax(scores, dim=-1)
+        shares = torch.softmax(scores, dim=-1, dtype=torch.float32).to(scores.dtype)
         prompt = state.prompt_keys.shape[2]
         from_prompt = self._gather(self._spread(shares[..., :prompt]) @ state.prompt_values, per_key)
-        return (from_prompt + shares[..., prompt:] @ own_values).reshape(rows, heads, depth)
+        return (from_prompt + shares[..., prompt:] @ state.own_values).reshape(rows, heads, depth)
 
     def _spread(self, x: Tensor) -> Tensor:
         """(R, K, m, W) -> (U, K, G m, W), zero for rows that have left."""
@@ -125,7 +117,10 @@ class SharedRows:
 
 
 class _Layer:
-    """One layer's keys and values: (U, K, P, D) of the prompts, (R, K, capacity, D) of the rows."""
+    """One layer's keys and values: (U, K, P, D) of the prompts, (R, K, capacity, D) of the rows.
+
+    The rows' are 0 where unused.
+    """
 
     def __init__(self, prompt_keys: Tensor, prompt_values: Tensor) -> None:
         self.prompt_keys, self.prompt_values = prompt_keys, prompt_values
@@ -146,7 +141,7 @@ class _Layer:
 
 def _grown(old: Tensor, like: Tensor, used: int, most: int) -> Tensor:
     rows, groups, depth = like.shape
-    new = like.new_empty((rows, groups, min(most, max(FIRST_CAPACITY, 2 * used)), depth))
+    new = like.new_zeros((rows, groups, min(most, max(FIRST_CAPACITY, 2 * used)), depth))
     if used:
         new[:, :, :used] = old
     return new
@@ -154,7 +149,8 @@ def _grown(old: Tensor, like: Tensor, used: int, most: int) -> Tensor:
 
 def _padded(parts: Sequence[Tensor]) -> Tensor:
     """(K, P_u, D) tensors -> (U, K, P, D), zero at the end."""
-    return nn.utils.rnn.pad_sequence([x.transpose(0, 1) for x in parts], batch_first=True).transpose(1, 2)
+    padded = nn.utils.rnn.pad_sequence([x.transpose(0, 1) for x in parts], batch_first=True)
+    return padded.transpose(1, 2).contiguous()
 
 
 class CachedRows:

@@ -19,6 +19,7 @@ from torch import Tensor
 from torch.nn import functional
 from transformers import PreTrainedTokenizerBase
 
+from grpo.head import exp_
 from grpo.policy import Policy
 from grpo.prompt import EncodedPrompt
 from grpo.rollout.decoding import CachedRows, SharedRows
@@ -176,7 +177,7 @@ def choose(logits: Tensor, uniform: Tensor | None) -> tuple[Tensor, Tensor]:
     logits: (R, V) fp32, overwritten.
     """
     top = logits.amax(dim=1, keepdim=True)
-    weights = logits.sub_(top).exp_()
+    weights = exp_(logits.sub_(top))
     total = weights.sum(dim=1)
     ids = weights.argmax(dim=1) if uniform is None else invert_cdf(weights, uniform)
     return ids, weights.gather(1, ids[:, None]).squeeze(1).log() - total.log()
@@ -193,7 +194,8 @@ def invert_cdf(weights: Tensor, uniform: Tensor) -> Tensor:
         uniform: (R,) fp64 in [0, 1).
     """
     rows, vocabulary = weights.shape
-    blocks = functional.pad(weights, (0, -vocabulary % BLOCK)).view(rows, -1, BLOCK)
+    missing = -vocabulary % BLOCK
+    blocks = (functional.pad(weights, (0, missing)) if missing else weights).view(rows, -1, BLOCK)
     sums = blocks.sum(dim=2).double()
     ends = sums.cumsum(dim=1)
     target = (uniform * ends[:, -1])[:, None]

@@ -33,6 +33,8 @@ PHASES = ("rollout", "reference", "forward", "backward", "optimizer", "step")
 LAYERS, HIDDEN, KV_WIDTH, FEED_FORWARD, VOCABULARY = 30, 576, 192, 1536, 49152
 BODY = LAYERS * (2 * HIDDEN * HIDDEN + 2 * HIDDEN * KV_WIDTH + 3 * HIDDEN * FEED_FORWARD)
 HEAD = HIDDEN * VOCABULARY
+KEPT = 1 << 26
+"""Logits that our head keeps for its backward pass (grpo.head.KEPT); it makes those beyond again."""
 
 Step = dict[str, Any]
 
@@ -89,7 +91,8 @@ def flops(case: dict[str, Any], prompt_tokens: int, side: str) -> dict[str, floa
         passes = max(1.0, group / max(1, case["train_tokens"] // new))
         run = passes * prompt_tokens + rows * (new - 1)
         pairs = attention(prompt_tokens, prompt / 2) + attention(scored, prompt + new / 2)
-        heads, again = scored, 2 * HEAD * scored
+        kept = min(1.0, KEPT / (min(case["train_tokens"], scored) * VOCABULARY))
+        heads, again = scored, 2 * HEAD * scored * (1 - kept)
         prefill = prompt_tokens
     else:
         run = group * prompt_tokens + scored
@@ -215,7 +218,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--trl-micro-rows", type=int, default=64, help="TRL's per_device_train_batch_size")
     parser.add_argument("--trl-no-checkpointing", action="store_true")
     parser.add_argument("--decode-rows", type=int, default=64)
-    parser.add_argument("--train-tokens", type=int, default=512, help="completion tokens of a backward pass")
+    parser.add_argument("--train-tokens", type=int, default=1024, help="completion tokens of a backward pass")
     return parser.parse_args()
 
 

@@ -29,6 +29,7 @@ from transformers.utils import logging
 
 from grpo.advantage import AdvantageSettings, outcome_advantages
 from grpo.loss import LossSettings
+from grpo.pages import keep_freed_memory
 from grpo.policy import Policy
 from grpo.prompt import EncodedPrompt, encode_prompt
 from grpo.reference import FrozenReference
@@ -63,7 +64,7 @@ class Case:
     checkpointing: bool = True
     micro_rows: int = 64
     decode_rows: int = 64
-    train_tokens: int = 512
+    train_tokens: int = 1024
 
 
 @dataclass
@@ -127,6 +128,7 @@ def prompts_of(case: Case, tokenizer: Any) -> list[EncodedPrompt]:
 
 def ours(case: Case) -> None:
     """Engine and updater as grpo.session builds them, on a model of fp32 weights."""
+    keep_freed_memory()
     meter = Meter(case.device)
     folder = smollm_folder()
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)

@@ -20,10 +20,12 @@ def inputs(vocabulary: int = 23) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 @pytest.mark.parametrize("block", [1, 8, 4096])
 @pytest.mark.parametrize("temperature", [1.0, 0.7])
+@pytest.mark.parametrize("kept", [0, 60, 1 << 26])
 def test_trap_21_values_and_gradients_for_every_block(
-    block: int, temperature: float, monkeypatch: pytest.MonkeyPatch
+    block: int, temperature: float, kept: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(grpo.head, "BLOCK", block)
+    monkeypatch.setattr(grpo.head, "KEPT", kept)  # of 115 logits
     hidden, weight, bias, targets = inputs()
     whole = torch.log_softmax((hidden @ weight.t() + bias) / temperature, dim=1)
     logprobs, entropy = score_tokens(hidden, weight, bias, targets, temperature)
@@ -40,6 +42,19 @@ def test_large_logits_neither_overflow_nor_vanish() -> None:
     logprobs, entropy = score_tokens(hidden, weight, None, torch.tensor([0, 0]), 1.0)
     assert logprobs.tolist() == [0.0, -2000.0]
     assert torch.allclose(entropy, torch.zeros(2))
+
+
+def test_logits_kept_and_made_again_give_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grpo.head, "BLOCK", 8)
+    gradients: list[tuple[Tensor, ...]] = []
+    for kept in (0, 60, 1 << 26):
+        monkeypatch.setattr(grpo.head, "KEPT", kept)
+        hidden, weight, bias, targets = (x.float() if x.is_floating_point() else x for x in inputs())
+        leaves = [x.detach().requires_grad_() for x in (hidden, weight, bias)]
+        logprobs, entropy = score_tokens(leaves[0].bfloat16(), leaves[1], leaves[2], targets, 0.7)
+        gradients.append(torch.autograd.grad((logprobs + entropy).sum(), leaves))
+    for other in gradients[1:]:
+        assert all(torch.equal(a, b) for a, b in zip(gradients[0], other, strict=True))
 
 
 def test_a_frozen_head_gets_no_gradient() -> None:
