@@ -10,7 +10,6 @@ from grpo.config import TrainConfig
 from grpo.display import print_plan, print_samples
 from grpo.session import Materials
 from grpo.summaries import CompletionRow
-from rewards.format import FormatSpec
 from rewards.types import Sample
 
 GIB = 2**30
@@ -21,9 +20,8 @@ def show_plan(config: TrainConfig, materials: Materials, console: Console) -> No
     for note in (*materials.notes, *limit_notes(config, materials)):
         console.print(note, markup=False)
     prompt = materials.train_prompts[0]
-    thought = "" if materials.spec.mode == "off" else "..."
     gold = "; ".join(prompt.problem.gold)
-    texts = [_laid_out(materials.spec, thought, gold).removeprefix(prompt.prefill), ""]
+    texts = [materials.spec.lay_out("...", gold).removeprefix(prompt.prefill), ""]
     samples = [Sample(prompt.problem, text, prefill=prompt.prefill) for text in texts]
     rows = [
         CompletionRow(prompt.problem, sample.text, (), False, score, math.nan)  # no group, no advantage
@@ -35,8 +33,8 @@ def show_plan(config: TrainConfig, materials: Materials, console: Console) -> No
 
 def limit_notes(config: TrainConfig, materials: Materials) -> list[str]:
     """A note where no completion can be in the layout within rollout.max_completion_tokens."""
-    thought = "." if materials.spec.mode == "required" else ""
-    shortest = _laid_out(materials.spec, thought, "1").removeprefix(materials.train_prompts[0].prefill)
+    thought = "." if materials.spec.mode == "required" else None
+    shortest = materials.spec.lay_out(thought, "1").removeprefix(materials.train_prompts[0].prefill)
     needed = len(materials.tokenizer(shortest, add_special_tokens=False).input_ids) + 1  # and the end
     limit = config.rollout.max_completion_tokens
     if limit >= needed:
@@ -45,17 +43,6 @@ def limit_notes(config: TrainConfig, materials: Materials) -> list[str]:
         f"rollout.max_completion_tokens={limit}: the layout alone takes {needed} tokens ({shortest!r} and "
         "the end), so no completion can be right and whole; raise it"
     ]
-
-
-def _laid_out(spec: FormatSpec, thought: str, answer: str) -> str:
-    """A completion in the layout; an empty thought is left out."""
-    shown = {
-        "free": answer,
-        "boxed": f"\\boxed{{{answer}}}",
-        "tags": f"{spec.answer_open}{answer}{spec.answer_close}",
-    }
-    opening = f"{spec.think_open}{thought}{spec.think_close}" if thought else ""
-    return opening + shown[spec.answer_style]
 
 
 def plan_rows(config: TrainConfig, materials: Materials) -> list[tuple[str, str, str]]:
