@@ -8,7 +8,7 @@ from rich.console import Console
 
 from grpo.config import TrainConfig
 from grpo.display import print_plan, print_samples
-from grpo.session import Materials
+from grpo.materials import Materials
 from grpo.summaries import CompletionRow
 from rewards.types import Sample
 

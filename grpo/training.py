@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,12 +15,14 @@ from grpo.coldstart import ColdStartSettings, cold_start, demonstrate
 from grpo.config import TrainConfig, cold_start_hash, config_hash, to_yaml
 from grpo.display import StepDisplay, print_headline, print_health
 from grpo.durable import check_folder
+from grpo.materials import Materials, gather_materials
+from grpo.outer import with_own_reward
 from grpo.plan import limit_notes, show_plan
 from grpo.prepared import cache_folder
 from grpo.rollout.local import pad_id
 from grpo.run import Run
 from grpo.rundir import RunDir, RunRecord, RunSummary, open_job, open_run
-from grpo.session import Materials, gather_materials, make_accelerator, make_session
+from grpo.session import make_accelerator, make_session
 from grpo.sweep import report_job
 
 
@@ -79,7 +81,8 @@ def _train(
             display.say(note)
     with accelerator.main_process_first():  # the others find it in the cache
         _teach_layout(config, materials, display if run is not None else None)
-    session = make_session(config, materials, accelerator)
+        materials = with_own_reward(config, materials, accelerator, _log(run, display))
+    session = make_session(config, materials, accelerator, path, _log(run, display))
     if config.log.trackers:
         accelerator.init_trackers("plumbline")
     this = Run(config, materials, session, path, accelerator=accelerator, display=display)
@@ -93,6 +96,11 @@ def _train(
         display.say(f"run directory: {path}")
     accelerator.end_training()
     return summary
+
+
+def _log(run: RunDir | None, display: StepDisplay) -> Callable[[str], None]:
+    """Takes a sentence for the log; only the main process, which holds the run, has one."""
+    return display.say if run is not None else lambda _: None
 
 
 def _save_model(config: TrainConfig, materials: Materials, folder: Path) -> None:

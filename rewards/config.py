@@ -62,12 +62,13 @@ class Program(Generic[S]):
 
     config_name: its yaml in conf, which has `<config_name>_schema` first in its defaults list. schema: the
     dataclass that types it. check: refuses, with ConfigError, what types cannot tell; it must not load
-    anything heavy.
+    anything heavy. settle: gives values, in place, to settings left open that others decide.
     """
 
     config_name: str
     schema: type[S]
     check: Callable[[S], None] = lambda _: None
+    settle: Callable[[DictConfig], None] = lambda _: None
 
     def typed(self, config: DictConfig) -> S:
         """The resolved configuration as an object of the schema, checked.
@@ -75,6 +76,7 @@ class Program(Generic[S]):
         Raises:
             ConfigError: one line for every value that is missing, out of bounds or refused by `check`.
         """
+        self.settle(config)
         missing = sorted(OmegaConf.missing_keys(config))
         if missing:
             raise ConfigError("\n".join(f"{key}: a value is needed, give {key}=..." for key in missing))

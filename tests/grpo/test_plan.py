@@ -10,7 +10,7 @@ from transformers.utils import logging
 
 from grpo.config import TRAIN, TrainConfig
 from grpo.plan import limit_notes, show_plan
-from grpo.session import Materials, gather_materials
+from grpo.materials import Materials, gather_materials
 from grpo.training import _save_model
 
 TINY = [

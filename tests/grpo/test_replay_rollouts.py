@@ -7,7 +7,8 @@ import pytest
 
 from grpo.config import TRAIN
 from grpo.loop import StepResult
-from grpo.session import gather_materials, make_accelerator, make_session
+from grpo.materials import gather_materials
+from grpo.session import make_accelerator, make_session
 from grpo.summaries import is_correct
 from rewards.replay import ReplayBuffer, ReplayGroup, ReplaySettings
 
