@@ -1,30 +1,17 @@
-"""Accuracy from several samples a problem: pass@k, maj@k, best-of-n, and intervals over problems.
+"""Accuracy from several samples a problem: pass@k, maj@k, best-of-n.
 
 Knows numbers only: which samples are right, which answers are the same, which score each got; nothing of
-text, models or files. Each estimate is of one problem, in [0, 1]; `bootstrap_interval` averages problems. No
+text, models or files. Each estimate is of one problem, in [0, 1]; rewards.intervals averages problems. No
 estimate depends on the order of the samples: ties share their credit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, replace
-from math import comb, prod, sqrt
-from statistics import NormalDist
+from collections.abc import Hashable, Sequence
+from math import comb, prod
 
 import numpy as np
 from numpy.typing import NDArray
-
-
-@dataclass(frozen=True, slots=True)
-class Interval:
-    """A mean over problems and a confidence interval around it."""
-
-    mean: float
-    low: float
-    high: float
-    level: float
-    problems: int
 
 
 def pass_at_k(samples: int, correct: int, k: int) -> float:
@@ -54,8 +41,8 @@ def majority_at_k(
     """Chance that the most frequent answer of k samples is right (self-consistency, Wang et al. 2022).
 
     Args:
-        classes: for each sample the class of its answer (`equivalence_classes`); None for no answer, which
-            has no vote.
+        classes: for each sample the class of its answer (`rewards.agreement.equivalence_classes`); None for
+            no answer, which has no vote.
         correct: for each sample whether it is right.
         k: samples that vote; with fewer than all, the mean over `trials` subsets drawn without replacement.
         trials: subsets, when k is less than the number of samples.
@@ -132,86 +119,6 @@ def best_of_n(scores: Sequence[float | None], correct: Sequence[bool], n: int) -
         chance += subsets / comb(total, n) * (sum(tied) / len(tied))
         below += len(tied)
     return chance
-
-
-def equivalence_classes(answers: Sequence[str | None], same: Callable[[str, str], bool]) -> list[int | None]:
-    """Numbers the answers so that equal ones share a number; None stays None.
-
-    Each answer is compared with the first answer of every class so far, hence at most n times the number of
-    classes calls of `same`, which need not be transitive.
-
-    >>> equivalence_classes(["1/2", "0.5", None, "3"], lambda a, b: {a, b} == {"1/2", "0.5"})
-    [0, 0, None, 1]
-    """
-    representatives: list[str] = []
-    known: dict[str, int] = {}
-    classes: list[int | None] = []
-    for answer in answers:
-        if answer is None:
-            classes.append(None)
-            continue
-        if answer not in known:
-            matches = (i for i, first in enumerate(representatives) if same(first, answer))
-            known[answer] = next(matches, len(representatives))
-            if known[answer] == len(representatives):
-                representatives.append(answer)
-        classes.append(known[answer])
-    return classes
-
-
-def bootstrap_interval(
-    values: Sequence[float], *, level: float = 0.95, resamples: int = 2000, seed: int = 0
-) -> Interval:
-    """The mean of one value a problem, with a percentile bootstrap interval over problems (Efron 1979).
-
-    Problems, not samples, are drawn with replacement: samples of one problem are not independent. For the
-    difference of two models on the same problems, pass the differences.
-
-    Raises:
-        ValueError: without problems, with values that are not finite, or a level outside (0, 1).
-    """
-    numbers = np.asarray(values, dtype=np.float64)
-    if numbers.ndim != 1 or len(numbers) == 0 or not np.isfinite(numbers).all():
-        raise ValueError("values: expected one finite number for each of one or more problems")
-    if not 0.0 < level < 1.0:
-        raise ValueError(f"level={level}: expected between 0 and 1")
-    if resamples < 1:
-        raise ValueError(f"resamples={resamples}: expected 1 or more")
-    generator = np.random.default_rng(seed)
-    # One row at a time: resamples x problems indices at once would need gigabytes for a large set.
-    means = [numbers[generator.integers(0, len(numbers), len(numbers))].mean() for _ in range(resamples)]
-    low, high = np.quantile(means, [(1.0 - level) / 2.0, (1.0 + level) / 2.0])
-    return Interval(float(numbers.mean()), float(low), float(high), level, len(numbers))
-
-
-def wilson_interval(share: float, problems: int, *, level: float = 0.95) -> tuple[float, float]:
-    """(low, high) of a share of `problems` >= 1 that were drawn independently (Wilson 1927).
-
-    Never of width 0, also where the share is 0 or 1. For a mean of values between 0 and 1 it is no narrower
-    than for right and wrong alone, because such values spread less.
-
-    >>> [round(end, 3) for end in wilson_interval(0.0, 8)]
-    [0.0, 0.324]
-    """
-    z = NormalDist().inv_cdf((1.0 + level) / 2.0)
-    scale = 1.0 + z * z / problems
-    middle = (share + z * z / (2 * problems)) / scale
-    half = z * sqrt(share * (1.0 - share) / problems + (z / (2 * problems)) ** 2) / scale
-    return max(0.0, middle - half), min(1.0, middle + half)
-
-
-def share_interval(
-    values: Sequence[float], *, level: float = 0.95, resamples: int = 2000, seed: int = 0
-) -> Interval:
-    """As `bootstrap_interval`, for values in [0, 1]; where all are equal, Wilson's interval of their share.
-
-    Resampling equal values would give an interval of width 0, as if 0 of 8 right settled the matter.
-    """
-    found = bootstrap_interval(values, level=level, resamples=resamples, seed=seed)
-    if min(values) < max(values):
-        return found
-    low, high = wilson_interval(values[0], len(values), level=level)
-    return replace(found, low=low, high=high)
 
 
 def _check_sizes(samples: int, k: int) -> None:

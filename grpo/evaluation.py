@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from accelerate import Accelerator
 from accelerate.utils import gather_object
 
-from grpo.estimators import wilson_interval
 from grpo.prompt import EncodedPrompt
 from grpo.rollout.local import LocalEngine, Sampling
 from grpo.verdicts import passed
+from rewards.intervals import wilson_interval
 from rewards.scorer import Scorer
 
 

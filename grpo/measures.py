@@ -1,8 +1,8 @@
 """From the judged samples of every problem to the figures of an evaluation, each with its interval.
 
-The estimators themselves are in grpo.estimators. A problem without a verdict is in no figure; a sample that
-our own machinery failed to judge is left out of its problem, and a problem with fewer than k judged samples
-out of the figures of k. Knows nothing of text, models or files.
+The estimators themselves are in grpo.estimators, intervals in rewards.intervals. A problem without a verdict
+is in no figure; a sample that our own machinery failed to judge is left out of its problem, and a problem
+with fewer than k judged samples out of the figures of k. Knows nothing of text, models or files.
 """
 
 from __future__ import annotations
@@ -11,14 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from grpo.estimators import (
-    Interval,
-    best_of_n,
-    bootstrap_interval,
-    majority_at_k,
-    pass_at_k,
-    share_interval,
-)
+from grpo.estimators import best_of_n, majority_at_k, pass_at_k
+from rewards.intervals import Interval, bootstrap_interval, share_interval
 
 TRIALS = 100
 """Subsets that vote for a maj@k; over many problems their noise is small beside the interval."""

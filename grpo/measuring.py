@@ -21,7 +21,6 @@ from grpo.collect import score_completions
 from grpo.config import ModelConfig
 from grpo.data import describe_faults, draw, load_problems, load_run_data
 from grpo.display import print_samples
-from grpo.estimators import Interval, equivalence_classes
 from grpo.evaluate_config import EvaluateConfig
 from grpo.evaluation import Judges
 from grpo.measures import Answers, Intervals, Judged, measures, sample_counts
@@ -32,11 +31,12 @@ from grpo.results import SampleRow, print_measures, write_results
 from grpo.rollout.local import LocalEngine, Sampling
 from grpo.summaries import CompletionRow
 from grpo.types import Completion, RolloutGroup
-from rewards.agreement import answer_of, same_answer
+from rewards.agreement import answer_of, equivalence_classes, same_answer
 from rewards.build import build, build_scorer
 from rewards.compare import visible
 from rewards.errors import ConfigError, DataError
 from rewards.format import FormatSpec
+from rewards.intervals import Interval
 from rewards.scorer import Scorer
 from rewards.types import Part, Problem, Score
 from rewards.verifiers.accuracy import AccuracyVerifier

@@ -70,8 +70,8 @@ def make_iteration(
     learned = learned_parts(config.reward)
     if learned and _refits(config, iterate) and accelerator.num_processes > 1:
         raise ConfigError(
-            f"iterate.reward_model.refit={iterate.reward_model.refit}: a reward model is refitted in a run of "
-            f"one process, here are {accelerator.num_processes}: start one, or set "
+            f"iterate.reward_model.refit={iterate.reward_model.refit}: a reward model is refitted in a run "
+            f"of one process, here are {accelerator.num_processes}: start one, or set "
             "iterate.reward_model.refit=off and watch.on_alarm=warn"
         )
     return Iteration(
@@ -137,7 +137,7 @@ def _own_reward(
         [materials.train_prompts[place] for place in chosen],
         materials.judges.accuracy,
         _labeller(config, iterate, materials, engine, convention),
-        partial(fit_as, convention, _fit_settings(config, iterate, first.learning_rate, first.epochs)),
+        _fit(config, iterate, convention, first.learning_rate, first.epochs),
         Sampling(f"{config.seed}/first_fit", first.samples, config.rollout.max_completion_tokens),
         lambda prompt: is_held_out(prompt, replay),
     )
@@ -172,7 +172,7 @@ def _trainer(
         materials.reward,
         settings,
         _labeller(config, iterate, materials, parts.engine, convention),
-        partial(fit_as, convention, _fit_settings(config, iterate, settings.learning_rate, settings.epochs)),
+        _fit(config, iterate, convention, settings.learning_rate, settings.epochs),
         parts.collector,
         [probe.sample for probe in probes],
         parts.directory / REWARD_MODELS,

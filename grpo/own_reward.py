@@ -1,4 +1,4 @@
-"""The reward model of a run that was given none: fitted on completions of its own policy before the first step.
+"""The reward model of a run that was given none: fitted on completions of its policy before the first step.
 
 The backbone is the policy as the cold start left it, read with the policy's own tokenizer; the labels are the
 verifier's. What an equal run has fitted before is taken from the cache.

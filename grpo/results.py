@@ -20,12 +20,12 @@ from rich.text import Text
 
 from grpo.circumstances import circumstances
 from grpo.durable import sync, sync_tree, write_json
-from grpo.estimators import Interval
 from grpo.evaluate_config import EvaluateConfig
 from grpo.metrics import completions_table
 from grpo.rundir import create_folder
 from grpo.summaries import CompletionRow
 from rewards.compare import visible
+from rewards.intervals import Interval
 
 
 @dataclass(frozen=True, slots=True)

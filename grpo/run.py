@@ -180,7 +180,7 @@ class Run:
         return [self.materials.train_prompts[i] for i in mine]
 
     def _rows(self, result: StepResult, right: Sequence[Sequence[bool | None]]) -> list[list[CompletionRow]]:
-        """The completions of all ranks, a list per group; right: (P, G) the verifier's word on this rank's."""
+        """The completions of all ranks, a list per group; right: (P, G) the verifier's word on ours."""
         formatted = passed(self.materials.judges.layout, result.groups)
         advantages: list[list[float]] = result.advantages.values.tolist()
         return gather_object(completion_rows(result.groups, result.scores, advantages, right, formatted))

@@ -1,6 +1,6 @@
-"""Builds everything a run needs from its configuration: here and in the modules it calls settings become objects.
+"""Builds everything a run needs from its configuration, with grpo.materials, grpo.learners and grpo.outer.
 
-Classes below it take plain values and never see the configuration.
+Only these turn settings into objects; classes below take plain values and never see the configuration.
 """
 
 from __future__ import annotations
@@ -66,7 +66,9 @@ def make_session(
     """Engine, learners and loops around the policy as it is now (after any cold start).
 
     Args:
-        config, materials, accelerator: of the run.
+        config: checked.
+        materials: loaded from it.
+        accelerator: of the run.
         directory: the run's; read where the run was begun before.
         say: takes a sentence for the log.
     """

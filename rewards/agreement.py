@@ -6,6 +6,8 @@ takes the gold's place. Which of them is right does not matter here.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 from rewards.isolation import guarded, run_isolated
 from rewards.text import Source, extract_answer
 from rewards.types import AnswerType, Reason, Sample
@@ -57,3 +59,28 @@ def same_answer(first: str, second: str, answer_type: AnswerType, verifier: Accu
         )
         found = outcome.value
     return isinstance(found, Decision) and found.equal
+
+
+def equivalence_classes(answers: Sequence[str | None], same: Callable[[str, str], bool]) -> list[int | None]:
+    """Numbers the answers so that equal ones share a number; None stays None.
+
+    Each answer is compared with the first answer of every class so far, hence at most n times the number of
+    classes calls of `same`, which need not be transitive.
+
+    >>> equivalence_classes(["1/2", "0.5", None, "3"], lambda a, b: {a, b} == {"1/2", "0.5"})
+    [0, 0, None, 1]
+    """
+    representatives: list[str] = []
+    known: dict[str, int] = {}
+    classes: list[int | None] = []
+    for answer in answers:
+        if answer is None:
+            classes.append(None)
+            continue
+        if answer not in known:
+            matches = (i for i, first in enumerate(representatives) if same(first, answer))
+            known[answer] = next(matches, len(representatives))
+            if known[answer] == len(representatives):
+                representatives.append(answer)
+        classes.append(known[answer])
+    return classes

@@ -17,12 +17,16 @@ PACKAGES = ("rewards", "grpo", "data_prep", "conf")
 MAX_FUNCTION_LINES, MAX_PARAMETERS, MAX_FILE_LINES = 60, 6, 400
 IMPORT_MILLISECONDS = 100
 
-PLAIN = ("errors", "types", "scorer", "text", "format", "steps", "composite", "options")
+PLAIN = (
+    *("errors", "types", "scorer", "text", "format", "steps", "composite", "options"),
+    *("completer", "step_estimates", "step_labels"),
+)
 """Modules of rewards that load the standard library and each other, not even inside a function more."""
 ONLY_IN: dict[tuple[str, ...], tuple[str, ...]] = {
     ("torch", "transformers", "accelerate", "peft", "safetensors", "tokenizers"): (
         "grpo/",
         "rewards/models/",
+        "data_prep/transformers_completer.py",
     ),
     ("sympy", "mpmath", "math_verify", "latex2sympy2_extended"): ("rewards/verifiers/equivalence/",),
     ("hydra", "omegaconf"): (

@@ -35,16 +35,15 @@ class LocalCompleter:
     def complete(self, requests: Sequence[Request]) -> list[list[Continuation]]:
         """For every request, in order, its `number` continuations; those of one number decode together."""
         found: dict[int, list[Continuation]] = {}
+        prompts = [self._prompt(request) for request in requests]
         for number in sorted({request.number for request in requests}):
             places = [place for place, request in enumerate(requests) if request.number == number]
-            prompts = [self._encode(requests[place]) for place in places]
+            begun = [self._begun(prompts[place], requests[place]) for place in places]
             sampling = Sampling("complete", number, self.max_tokens)
-            groups = [group for batch in self.engine.generate(prompts, sampling) for group in batch]
-            for place, prompt, group in zip(places, prompts, groups, strict=True):
-                used = len(prompt.ids) - len(self._prompt(requests[place]).ids)
-                found[place] = [
-                    self._cut(completion, self.max_tokens - used) for completion in group.completions
-                ]
+            groups = [group for batch in self.engine.generate(begun, sampling) for group in batch]
+            for place, prefix, group in zip(places, begun, groups, strict=True):
+                left = self.max_tokens - (len(prefix.ids) - len(prompts[place].ids))
+                found[place] = [self._cut(completion, left) for completion in group.completions]
         return [found[place] for place in range(len(requests))]
 
     def _prompt(self, request: Request) -> EncodedPrompt:
@@ -56,9 +55,8 @@ class LocalCompleter:
             )
         return prompt
 
-    def _encode(self, request: Request) -> EncodedPrompt:
-        """The prompt with the prefix behind it; samples are keyed by a problem's id, here by the request's key."""
-        prompt = self._prompt(request)
+    def _begun(self, prompt: EncodedPrompt, request: Request) -> EncodedPrompt:
+        """The prompt with the prefix behind it. Samples are keyed by a problem's id: here the request's key."""
         prefix = self.tokenizer(request.prefix, add_special_tokens=False).input_ids
         ids = torch.cat([prompt.ids, torch.tensor(prefix, dtype=torch.long)])
         return replace(prompt, problem=replace(prompt.problem, id=request.key), ids=ids)

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rewards.errors import DataError
+
+Binning = Literal["width", "mass"]
 
 
 @dataclass(frozen=True, slots=True)
 class Bin:
-    """A row of the reliability table: completions with a probability in [low, high), 1.0 in the last."""
+    """A row of the reliability table: completions with a probability from low to high."""
 
     low: float
     high: float
@@ -30,10 +34,13 @@ class Calibration:
     bins: tuple[Bin, ...]
 
 
-def calibrate(probabilities: Sequence[float], labels: Sequence[bool], bins: int = 10) -> Calibration:
+def calibrate(
+    probabilities: Sequence[float], labels: Sequence[bool], bins: int = 10, binning: Binning = "width"
+) -> Calibration:
     """Expected calibration error (Guo and others, 1706.04599, equation 3), Brier score, reliability table.
 
-    bins: of equal width; empty ones are left out.
+    bins: empty ones are left out. binning: width: bins of equal width, [0, 0.1) to [0.9, 1]. mass: bins of
+    equally many completions, where equal probabilities stay together.
 
     >>> calibrate([1.0, 0.0], [True, True]).brier
     0.5
@@ -46,11 +53,17 @@ def calibrate(probabilities: Sequence[float], labels: Sequence[bool], bins: int 
         raise DataError(f"calibration: {len(p)} probabilities, {len(y)} labels, {bins} bins")
     if not ((p >= 0) & (p <= 1)).all():
         raise DataError("calibration: a probability outside [0, 1]: pass logits through a sigmoid first")
-    place = np.minimum((p * bins).astype(np.int64), bins - 1)
+    rank = p if binning == "width" else np.searchsorted(np.sort(p), p) / len(p)
+    place = np.minimum((rank * bins).astype(np.int64), bins - 1)
     table = tuple(
-        Bin(i / bins, (i + 1) / bins, int(own.sum()), float(p[own].mean()), float(y[own].mean()))
+        _bin(p[own], y[own], (i / bins, (i + 1) / bins) if binning == "width" else None)
         for i in range(bins)
         if (own := place == i).any()
     )
     ece = sum(row.count * abs(row.accuracy - row.mean_probability) for row in table) / len(p)
     return Calibration(ece, float(((p - y) ** 2).mean()), table)
+
+
+def _bin(p: NDArray[np.float64], y: NDArray[np.float64], ends: tuple[float, float] | None) -> Bin:
+    low, high = ends or (float(p.min()), float(p.max()))
+    return Bin(low, high, len(p), float(p.mean()), float(y.mean()))

@@ -6,12 +6,15 @@ for models trained with labels; otherwise it is chosen on one named set and kept
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from rewards.errors import DataError
+
+SIZES: Mapping[str, int] = {"gsm8k": 400, "math": 1000, "olympiadbench": 1000, "omnimath": 1000}
+"""Solutions of the benchmark's four sets; figures of other numbers are of another set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +57,33 @@ def step_finding(predictions: Sequence[int], labels: Sequence[int]) -> StepFindi
 def best_threshold(values: Sequence[Sequence[float]], labels: Sequence[int]) -> float:
     """The threshold of the highest F1 on a set, the smallest of equals; for a named set, kept for the others.
 
-    Tried are all that give different predictions: every step value, and one above them all.
+    Tried are all that give different predictions: every step value, and one above them all. A wrong solution
+    is found by the thresholds t with value of the first wrong step < t <= each value before it, a right one
+    by t <= each of its values; so that counting ends of such ranges tries all thresholds at once.
+
+    Raises:
+        DataError: lengths that differ, no right or no wrong solution, one without a step, or a label that is
+            not the index of a step.
     """
+    for row, label in zip(values, labels, strict=False):
+        if not row or not -1 <= label < len(row):
+            raise DataError(
+                f"processbench: label {label} for {len(row)} step values: expected -1 or a step's"
+            )
+    step_finding(labels, labels)  # both kinds are there
     steps = np.unique(np.concatenate([np.asarray(row, dtype=np.float64) for row in values]))
-    thresholds = [*steps.tolist(), float(np.nextafter(steps[-1], np.inf))]
-    scores = [
-        step_finding([first_error(row, threshold) for row in values], labels).f1 for threshold in thresholds
+    thresholds = np.append(steps, np.nextafter(steps[-1], np.inf))
+    pairs = list(zip(values, labels, strict=True))
+    wrong = [
+        (row[label], min(row[:label], default=np.inf))
+        for row, label in pairs
+        if label != -1 and row[label] < min(row[:label], default=np.inf)
     ]
-    return thresholds[int(np.argmax(scores))]
+    lows, highs = np.sort([low for low, _ in wrong]), np.sort([high for _, high in wrong])
+    right = np.sort([min(row) for row, label in pairs if label == -1])
+    found = np.searchsorted(lows, thresholds) - np.searchsorted(highs, thresholds)
+    error = found / (len(pairs) - len(right))
+    correct = 1.0 - np.searchsorted(right, thresholds) / len(right)
+    both = error + correct
+    f1 = np.divide(2 * error * correct, both, out=np.zeros_like(both), where=both > 0)
+    return float(thresholds[int(np.argmax(f1))])

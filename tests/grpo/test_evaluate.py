@@ -15,11 +15,11 @@ import pytest
 from fakes import TOKENIZER, llama
 from training_runs import TINY, Trainer, metrics_of
 
-from grpo.estimators import Interval
 from grpo.evaluate_config import EVALUATE
 from grpo.measures import Answers, Intervals, Judged, measures, sample_counts
 from grpo.measuring import evaluate
 from rewards.errors import ConfigError, DataError
+from rewards.intervals import Interval
 from rewards.io import write_problems
 from rewards.types import Problem
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rewards.agreement import answer_of, same_answer
+from rewards.agreement import answer_of, equivalence_classes, same_answer
 from rewards.types import AnswerType, Problem, Sample
 from rewards.verifiers.accuracy import AccuracyVerifier
 
@@ -45,3 +45,15 @@ def test_the_answer_is_the_one_that_is_judged(text: str, gold: tuple[str, ...], 
 def test_same_answers(first: str, second: str, answer_type: AnswerType, same: bool) -> None:
     assert same_answer(first, second, answer_type, VERIFIER) is same
     assert same_answer(second, first, answer_type, VERIFIER) is same
+
+
+def test_classes_compare_with_the_first_of_each_and_ask_once_for_equal_strings() -> None:
+    asked: list[tuple[str, str]] = []
+
+    def same(left: str, right: str) -> bool:
+        asked.append((left, right))
+        return float(left) == float(right)
+
+    assert equivalence_classes(["1", "1.0", "2", None, "1", "2.0", "1.0"], same) == [0, 0, 1, None, 0, 1, 0]
+    assert asked == [("1", "1.0"), ("1", "2"), ("1", "2.0"), ("2", "2.0")]
+    assert equivalence_classes([], same) == []

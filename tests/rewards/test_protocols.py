@@ -41,7 +41,7 @@ def test_qwen_math_rm_on_eight_samples(qwen: list[dict[str, Any]]) -> None:
     # 91 outright and four ties, three of them with one right answer of two: 92.5 shared. The known figure
     # gives a tie to the answer listed first, which is right in two of them.
     assert found["majority"] == pytest.approx(92.5)
-    assert found["majority_first"] == pytest.approx(93.0)
+    assert 100 * measure(questions, ties="first")["majority"] == pytest.approx(93.0)
 
 
 def test_qwen_math_rm_ranks_and_is_calibrated(qwen: list[dict[str, Any]]) -> None:
@@ -69,37 +69,96 @@ def test_math_shepherd_on_rewardmath(rule: str, percent: float) -> None:
 
 def test_ties_and_missing_scores_are_shared_not_ordered() -> None:
     one = Candidates([1.0, None, 1.0], [True, True, False], ["a", None, "b"])
-    found = measure([one])
-    assert found == {
+    assert measure([one]) == {
         "pass@1": pytest.approx(2 / 3),
         "majority": 0.5,
-        "majority_first": 1.0,
         "weighted": 0.5,
         "best_of_n": 0.5,
         "worst_of_n": 0.5,
         "pass@n": 1.0,
     }
+    for rule, worth in {"first": 1.0, "lose": 0.0}.items():
+        found = measure([one], ties=rule)
+        assert [found[name] for name in ("majority", "weighted", "best_of_n", "worst_of_n")] == [worth] * 4
     assert measure([Candidates([None], [False], [None])])["best_of_n"] == 0.0
     # negative logits must not turn a vote around: twice sigmoid(-1) = 0.27 is more than sigmoid(-0.5) = 0.38
     vote = Candidates([-1.0, -1.0, -0.5], [True, True, False], ["a", "a", "b"])
     assert measure([vote])["weighted"] == 1.0
-    for wrong in ([], [Candidates([1.0], [True], ["a"])] * 0):
-        with pytest.raises(DataError, match="no questions"):
-            measure(wrong)
+    # as probabilities that they are, 2 * 0.3 is less than 0.7
+    sure = Candidates([0.3, 0.3, 0.7], [True, True, False], ["a", "a", "b"], votes=[0.3, 0.3, 0.7])
+    assert measure([sure])["weighted"] == 0.0
+    with pytest.raises(DataError, match="no questions"):
+        measure([])
     with pytest.raises(DataError, match="2 scores"):
         Candidates([1.0, 2.0], [True], ["a"])
+
+
+def test_votes_are_not_measured_where_answers_are_not_known() -> None:
+    known, unknown = Candidates([1.0], [True], ["a"]), Candidates([1.0], [True], None)
+    assert {"majority", "weighted"} & measure([known, unknown]).keys() == set()
+    assert "majority" in measure([known])
+
+
+TIED = st.lists(
+    st.tuples(st.sampled_from([None, 0.0, 1.0]), st.booleans(), st.sampled_from([None, "a", "b"])),
+    min_size=1,
+    max_size=6,
+)
+
+
+def slow_pick(rows: list[tuple[float | None, bool, str | None]], ties: str) -> dict[str, float]:
+    """Best and majority of completions by lists alone."""
+
+    def settled(worths: list[float]) -> float:
+        if not worths:
+            return 0.0
+        return {"share": sum(worths) / len(worths), "first": worths[0], "lose": min(worths)}[ties]
+
+    scored = [(score, right) for score, right, _ in rows if score is not None]
+    top = max((score for score, _ in scored), default=0.0)
+    by_answer: dict[str, list[bool]] = {}
+    for _, right, answer in rows:
+        if answer is not None:
+            by_answer.setdefault(answer, []).append(right)
+    most = max(map(len, by_answer.values()), default=0)
+    return {
+        "best_of_n": settled([float(right) for score, right in scored if score == top]),
+        "majority": settled([sum(own) / len(own) for own in by_answer.values() if len(own) == most]),
+    }
+
+
+@settings(max_examples=150, deadline=None)
+@given(rows=TIED, ties=st.sampled_from(["share", "first", "lose"]))
+def test_picks_are_those_of_plain_lists(rows: list[tuple[float | None, bool, str | None]], ties: Any) -> None:
+    scores, correct, answers = ([row[place] for row in rows] for place in range(3))
+    found = measure([Candidates(scores, correct, answers)], ties=ties)
+    for name, value in slow_pick(rows, ties).items():
+        assert found[name] == pytest.approx(value), name
+
+
+@pytest.mark.parametrize("ties", ["share", "first", "lose"])
+def test_subsamples_tend_to_the_mean_over_all_subsets(ties: Any) -> None:
+    rows = [(1.0, False, "a"), (1.0, True, "b"), (0.0, True, "b"), (None, False, "a"), (0.0, False, None)]
+    scores, correct, answers = ([row[place] for row in rows] for place in range(3))
+    found = subsample([Candidates(scores, correct, answers)], 3, trials=4000, seed=1, ties=ties)
+    subsets = [slow_pick(list(subset), ties) for subset in itertools.combinations(rows, 3)]
+    for name in ("best_of_n", "majority"):
+        assert found[name].by_question[0] == pytest.approx(np.mean([own[name] for own in subsets]), abs=0.03)
 
 
 def test_subsamples_of_all_completions_do_not_vary() -> None:
     questions = [Candidates([0.3, 0.2, 0.1], [True, False, True], ["a", "b", "a"])]
     whole = measure(questions)
     spread = subsample(questions, 3, trials=4, seed=0)
-    assert {name: mean for name, (mean, _) in spread.items()} == pytest.approx(whole)
-    assert all(deviation == pytest.approx(0.0) for _, deviation in spread.values())
+    assert {name: found.by_question for name, found in spread.items()} == {
+        name: (pytest.approx(value),) for name, value in whole.items()
+    }
+    assert all(found.spread == pytest.approx(0.0) for found in spread.values())
     # of two out of three, the best is wrong only for {second, third}
-    mean, deviation = subsample(questions, 2, trials=400, seed=0)["best_of_n"]
-    assert mean == pytest.approx(2 / 3, abs=0.1)
-    assert deviation > 0.3
+    found = subsample(questions, 2, trials=400, seed=0)["best_of_n"]
+    assert found.by_question[0] == pytest.approx(2 / 3, abs=0.1)
+    assert found.spread > 0.3
+    assert found == subsample(questions, 2, trials=400, seed=0)["best_of_n"]
     with pytest.raises(DataError, match="1 questions have fewer"):
         subsample(questions, 4, trials=1, seed=0)
 
@@ -158,6 +217,44 @@ def test_the_threshold_chosen_is_the_smallest_of_the_best() -> None:
     threshold = best_threshold(values, labels)
     assert threshold == 0.6
     assert step_finding([first_error(row, threshold) for row in values], labels).f1 == 1.0
+
+
+SOLUTIONS = st.lists(
+    st.lists(st.sampled_from([0.0, 0.2, 0.5, 0.9]), min_size=1, max_size=4).flatmap(
+        lambda row: st.tuples(st.just(row), st.integers(-1, len(row) - 1))
+    ),
+    min_size=2,
+    max_size=8,
+).filter(lambda rows: {label == -1 for _, label in rows} == {True, False})
+
+
+@settings(max_examples=150, deadline=None)
+@given(rows=SOLUTIONS)
+def test_the_threshold_chosen_is_that_of_trying_each(rows: list[tuple[list[float], int]]) -> None:
+    values, labels = [row for row, _ in rows], [label for _, label in rows]
+
+    def f1(threshold: float) -> float:
+        return step_finding([first_error(row, threshold) for row in values], labels).f1
+
+    tried = sorted({value for row in values for value in row})
+    tried.append(math.nextafter(tried[-1], math.inf))
+    assert best_threshold(values, labels) == max(
+        tried, key=lambda threshold: (round(f1(threshold), 12), -threshold)
+    )
+
+
+def test_a_threshold_is_not_chosen_on_labels_of_no_step() -> None:
+    with pytest.raises(DataError, match="label 2 for 1 step values"):
+        best_threshold([[0.5], [0.5]], [2, -1])
+    with pytest.raises(DataError, match="right and wrong"):
+        best_threshold([[0.5]], [-1])
+
+
+def test_bins_of_equal_mass_keep_equal_probabilities_together() -> None:
+    # four of 0.2 and two of 0.9 in three bins of two: all 0.2 stay in the first, the second is empty
+    found = calibrate([0.2] * 4 + [0.9] * 2, [True] + [False] * 3 + [True] * 2, bins=3, binning="mass")
+    assert [(row.low, row.high, row.count) for row in found.bins] == [(0.2, 0.2, 4), (0.9, 0.9, 2)]
+    assert found.ece == pytest.approx((4 * 0.05 + 2 * 0.1) / 6)
 
 
 def test_step_measures_by_hand() -> None:

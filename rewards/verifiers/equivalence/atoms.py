@@ -11,6 +11,7 @@ from rewards.verifiers.equivalence.cursor import Cursor, ParseError
 from rewards.verifiers.equivalence.lex import Token
 from rewards.verifiers.equivalence.nodes import (
     DOTS,
+    OTHERWISE,
     Call,
     Const,
     Group,
@@ -193,6 +194,19 @@ def _marked_name(node: Node) -> str:
     raise ParseError("an accent over no name")
 
 
+def _cell(cur: Cursor) -> Node:
+    """One cell; that of a condition may begin with "if", be "otherwise", and follow a comma."""
+    if cur.peek().kind == "word" and cur.peek().text.lower() in ("if", "for", "when", "where"):
+        cur.take()
+    if cur.peek().kind == "word" and cur.peek().text.lower() in ("otherwise", "else", "elsewhere"):
+        cur.take()
+        return OTHERWISE
+    node = cur.listing(cur)
+    if cur.peek().kind == "comma":
+        cur.take()
+    return node
+
+
 _ROWS = re.compile(r"[a-zA-Z]?(?:small)?matrix\Z|array\Z")
 
 
@@ -209,7 +223,7 @@ def _environment(cur: Cursor) -> Node:
         if cur.peek().kind == "amp":
             cur.take()
             continue
-        rows[-1].append(cur.listing(cur))
+        rows[-1].append(_cell(cur))
         if cur.peek().kind not in ("row", "amp", "end") or cur.peek().text == "":
             raise ParseError(f"unexpected {cur.peek().text!r} in {kind}")
     cur.take()
@@ -219,7 +233,8 @@ def _environment(cur: Cursor) -> Node:
     if not table or sum(map(len, table)) > MAX_ITEMS:
         raise ParseError("no cells, or too many")
     if not _ROWS.match(kind):
-        return Call(kind, tuple(cell for row in table for cell in row))
+        name = "piecewise" if kind == "cases" and {len(row) for row in table} == {2} else kind
+        return Call(name, tuple(cell for row in table for cell in row))
     if len({len(row) for row in table}) != 1:
         raise ParseError("ragged matrix")
     matrix = Matrix(tuple(table))

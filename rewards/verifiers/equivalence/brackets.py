@@ -65,7 +65,9 @@ def _condition(cur: Cursor) -> Node:
 
 
 def system(node: Node) -> Node:
-    """The rows of a column set behind one brace, as a list of relations that hold together."""
+    """What stands behind one brace: relations that hold together, or the pieces of a function."""
+    if isinstance(node, Matrix) and all(len(row) == 2 for row in node.rows):
+        return Call("piecewise", tuple(cell for row in node.rows for cell in row))
     rows = _rows(node)
     if not rows or not all(isinstance(row, Rel) for row in rows):
         raise ParseError("no system of equations")

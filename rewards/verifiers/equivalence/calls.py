@@ -30,7 +30,7 @@ def function(cur: Cursor, atom: Callable[[Cursor], Node]) -> Node:
         args = (*args, base)
     elif base is not None:
         raise ParseError(f"subscript on {called}")
-    if called == "lg":
+    if called == "lg" or (called == "log" and base is None and cur.common_log):
         called, args = "log", (*args, num(10))
     if called in _INVERSES and power == num(-1):
         return Call("a" + called, args)

@@ -25,6 +25,8 @@ class Cursor:
     product: Callable[[Cursor], Node]
     listing: Callable[[Cursor], Node]
     mixed_numbers: bool = True
+    common_log: bool = False
+    """True where log without a base is to base 10."""
     trusted: bool = False
     """True for a gold: any words behind its value are read as its unit."""
     at: int = 0

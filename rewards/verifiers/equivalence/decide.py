@@ -17,6 +17,7 @@ from rewards.verifiers.equivalence.equations import proportional
 from rewards.verifiers.equivalence.gold import Gold
 from rewards.verifiers.equivalence.nodes import Node, Num, symbols
 from rewards.verifiers.equivalence.normalise import clean, squeeze, words_of
+from rewards.verifiers.equivalence.parameters import undeclared
 from rewards.verifiers.equivalence.parse import parse
 from rewards.verifiers.equivalence.rules import Rules
 from rewards.verifiers.equivalence.scalars import same_value, terminates
@@ -80,7 +81,7 @@ def decide(gold: Gold, answer: str, settings: EquivalenceSettings) -> Decision |
     plain = _plain_number(gold, text, settings)
     if plain is not None:
         return plain
-    readings = read(text, settings, lists=gold.count > 1 or isinstance(gold.parsed, Items))
+    readings = read(text, gold, settings)
     if not readings:
         return Decision(False, Reason.UNPARSABLE)
     verdicts = [equal(gold.parsed, reading, cheap_rules(settings)) for reading in readings]
@@ -140,8 +141,10 @@ def cheap_rules(settings: EquivalenceSettings) -> Rules:
     return Rules(same, proportional, settings)
 
 
-def read(text: str, settings: EquivalenceSettings, *, lists: bool) -> list[Answer]:
+def read(text: str, gold: Gold, settings: EquivalenceSettings) -> list[Answer]:
     """The readings of a cleaned answer; two where 1,234 may be a number or, against a list, two members."""
+    text, _ = undeclared(text, gold.parameter)
+    lists = gold.count > 1 or isinstance(gold.parsed, Items)
     readings: list[Answer] = []
     for thousands in (True, False) if lists and re.search(r"\d,\d", text) else (True,):
         try:

@@ -22,6 +22,7 @@ from rewards.verifiers.equivalence.answers import (
 )
 from rewards.verifiers.equivalence.nodes import Const, Node, Num, Op, symbols, walk
 from rewards.verifiers.equivalence.normalise import clean, squeeze, words_of
+from rewards.verifiers.equivalence.parameters import undeclared
 from rewards.verifiers.equivalence.parse import parse
 from rewards.verifiers.equivalence.reals import as_reals
 from rewards.verifiers.equivalence.settings import MAX_CHARS, EquivalenceSettings
@@ -54,6 +55,8 @@ class Gold:
     choices: tuple[str, ...] = ()
     count: int = 1
     """How many values must be given: the members of a list, or the entries of the gold."""
+    parameter: str = ""
+    """The letter that the gold declares to be any integer."""
 
 
 @lru_cache(maxsize=4096)
@@ -124,8 +127,9 @@ def _single(text: str, answer_type: str, settings: EquivalenceSettings) -> Gold 
     as_text = Gold(text, squeeze(text), "text")
     if answer_type == "text":
         return as_text
+    value, parameter = undeclared(text)
     try:
-        node = parse(text, settings, trusted=True)
+        node = parse(value, settings, trusted=True)
         parsed = interpret(node)
     except ValueError:
         return as_text if answer_type == "auto" and not _is_open(text) else Reason.INVALID_GOLD
@@ -134,7 +138,7 @@ def _single(text: str, answer_type: str, settings: EquivalenceSettings) -> Gold 
     parsed = _stated(parsed, answer_type)
     if parsed is None:
         return Reason.INVALID_GOLD
-    return Gold(text, squeeze(text), type_of(parsed), parsed, count=count_of(parsed))
+    return Gold(text, squeeze(text), type_of(parsed), parsed, count=count_of(parsed), parameter=parameter)
 
 
 def _is_torn(text: str) -> bool:

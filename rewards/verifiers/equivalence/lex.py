@@ -34,6 +34,10 @@ _GROUPED = re.compile(
 _NO_DIGIT = re.compile(r"[^0-9.]")
 _COMMA_DECIMAL = re.compile(r"[0-9]+(?:,|\{,\})[0-9]+(?![0-9,])")
 _COMMAND = re.compile(r"\\([A-Za-z]+)")
+_COLOUR_MODEL = re.compile(r"\s*\[[A-Za-z]+\]")
+_INVISIBLE = re.compile(
+    r"(?i)\s*(?:white(?:!.*)?|transparent|#?f{6}|1(?:\.0*)?(?:,\s*1(?:\.0*)?){2}|(?:255,\s*){2}255)\s*"
+)
 _WORD = re.compile(r"[A-Za-z]+")
 _SYMBOLS = {
     **{"+": "op", "*": "op", "/": "op", "^": "op", "_": "op", "!": "op", "'": "op", "%": "op", ":": "op"},
@@ -192,6 +196,8 @@ class Lexer:
             self._environment(name)
         elif name in ("mathbb", "Bbb"):
             self._emit("const", self._argument().strip())
+        elif name in ("color", "textcolor"):
+            self._colour()
         elif name in ("hspace", "vspace", "tag", "label", "phantom"):
             raise LexError(f"\\{name} hides or moves text")
         elif name in lx.BRACKETS:
@@ -209,6 +215,13 @@ class Lexer:
             self._emit({"dots": "dots", "and": "join", "or": "join"}.get(text, "op"), text)
         else:
             self._emit("cmd", name)
+
+    def _colour(self) -> None:
+        """A colour changes nothing, unless it makes the text invisible."""
+        skip = _COLOUR_MODEL.match(self.text, self.at)
+        self.at = skip.end() if skip else self.at
+        if _INVISIBLE.fullmatch(self._argument()):
+            raise LexError("text in the colour of the page")
 
     def _bracket(self, sign: str) -> None:
         if sign in ("|", "||"):

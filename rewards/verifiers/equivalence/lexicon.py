@@ -130,7 +130,8 @@ KNOWN_COMMANDS = (
     | _names(
         "boxed fbox frac dfrac tfrac cfrac sqrt binom dbinom tbinom sum prod int iint iiint oint lim begin "
         "end neg top bot inj intercal models leadsto lesssim gtrsim prec succ infer "
-        "mathbb Bbb stackrel pmod not root of frac overbrace underbrace phantom hspace vspace tag label"
+        "mathbb Bbb stackrel pmod not root of frac overbrace underbrace phantom hspace vspace tag label "
+        "color textcolor"
     )
 )
 

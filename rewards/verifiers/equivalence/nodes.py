@@ -126,6 +126,10 @@ class Text:
 
 Node = Num | Sym | Const | Op | Call | Big | Group | Seq | Rel | Matrix | Ratio | BaseN | Quantity | Text
 
+OTHERWISE = Text("otherwise")
+"""The last condition of a function defined piece by piece."""
+UNNAMED = Sym("")
+"""What a relation speaks of whose left side was left out: "> 3"."""
 DOTS = Sym("\\dots")
 """Stands in a list for "and so on": such a list is compared as written only."""
 

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from rewards.numerals import leading_number
 from rewards.verifiers.equivalence import lexicon as lx
 from rewards.verifiers.equivalence.cursor import Cursor, ParseError
 from rewards.verifiers.equivalence.expr import additive, term
-from rewards.verifiers.equivalence.lex import tokenize
+from rewards.verifiers.equivalence.lex import Token, tokenize
 from rewards.verifiers.equivalence.nodes import (
+    UNNAMED,
     Const,
     Group,
     Node,
@@ -40,15 +42,24 @@ def parse(text: str, settings: EquivalenceSettings, *, thousands: bool = True, t
     thousands reads 12,345 as one number; trusted (a gold) takes any words behind a value for its unit.
     """
     if text[:1].isalpha() or text.startswith("\\text"):
-        phrase = lx.PHRASES.get(words_of(text).casefold())
-        if phrase is not None:
+        words = words_of(text)
+        if phrase := lx.PHRASES.get(words.casefold()):
             return Const(phrase)
+        text = _in_digits(words, trusted=trusted) or text
     tokens = resolve(tokenize(text, thousands=thousands, decimal_comma=settings.decimal_comma))
-    if tokens and tokens[0].kind == "rel" and tokens[0].text in "=~":
-        del tokens[0]  # "= 5": the left side was left out
+    if tokens and tokens[0].kind == "rel":  # the left side was left out
+        if tokens[0].text in "=~":
+            del tokens[0]
+        elif tokens[0].text in ("<", ">", "<=", ">="):
+            tokens.insert(0, Token("name", UNNAMED.name))
     if not tokens:
         raise ParseError("nothing to read")
-    cur = Cursor(tokens, additive, term, listing, mixed_numbers=settings.mixed_numbers, trusted=trusted)
+    cur = Cursor(
+        *(tokens, additive, term, listing),
+        mixed_numbers=settings.mixed_numbers,
+        common_log=settings.common_log,
+        trusted=trusted,
+    )
     try:
         return _whole(cur)
     except ParseError:
@@ -61,6 +72,19 @@ def parse(text: str, settings: EquivalenceSettings, *, thousands: bool = True, t
         except ParseError:
             continue
     raise ParseError("unbalanced bars")
+
+
+def _in_digits(words: str, *, trusted: bool) -> str | None:
+    """A number in words, alone or before a unit, in digits; a gold's unit must be a known one."""
+    found = leading_number(words)
+    if found is None:
+        return None
+    value, end = found
+    behind = words[end:].split()
+    units = all(unit_of(word) or word.lower() in lx.WORDS for word in behind)
+    if not units and (trusted or len(behind) > 1 or not behind[0].isalpha()):
+        return None
+    return " ".join((str(value), *behind))
 
 
 def _whole(cur: Cursor) -> Node:
@@ -94,7 +118,7 @@ def listing(cur: Cursor) -> Node:
 def _commas(cur: Cursor) -> Node:
     items: list[Node] = [chain(cur)]
     joiner = ","
-    while cur.peek().kind in ("comma", "join"):
+    while cur.peek().kind in ("comma", "join") and cur.ahead(1).kind != "amp":
         token = cur.take()
         if token.kind == "join":
             joiner = token.text

@@ -11,12 +11,14 @@ from rewards.verifiers.equivalence.answers import (
     Inequality,
     Named,
     Ordered,
+    Reals,
     Scalar,
 )
 from rewards.verifiers.equivalence.chains import contradict, differ, in_tens, is_closed, is_work
 from rewards.verifiers.equivalence.cursor import ParseError
 from rewards.verifiers.equivalence.forms import Form
 from rewards.verifiers.equivalence.nodes import (
+    UNNAMED,
     Call,
     Const,
     Group,
@@ -31,7 +33,7 @@ from rewards.verifiers.equivalence.nodes import (
     symbols,
 )
 from rewards.verifiers.equivalence.probe import number
-from rewards.verifiers.equivalence.reals import REAL_LINE, from_points, interval, subtract
+from rewards.verifiers.equivalence.reals import REAL_LINE, from_points, interval, subtract, unite
 from rewards.verifiers.equivalence.scalars import form_of
 
 Read = Callable[[Node], Answer]
@@ -168,7 +170,9 @@ def _ordering(ops: tuple[str, ...], terms: tuple[Node, ...], read: Read) -> Answ
 
 
 def _half_line(left: Node, right: Node, op: str) -> Answer | None:
-    """x > 3 as a ray; a x + b > c in one symbol is solved for it."""
+    """x > 3 as a ray; a x + b > c and |a x + b| > c in one symbol are solved for it."""
+    if isinstance(left, Call) and left.name == "abs" and not _is_subject(left):
+        return _distance(left.args[0], right, op)
     if not _is_subject(left):
         solved = _linear(_difference(left, right))
         if solved is None:
@@ -176,10 +180,30 @@ def _half_line(left: Node, right: Node, op: str) -> Answer | None:
         name, slope, root = solved
         left, right = Sym(name), root
         op = _FLIPPED[op] if slope < 0 else op
-    infinite = Const("oo")
-    if op[0] == ">":
-        return Named(left, interval(right, infinite, op == ">=", False, inequality=True))
-    return Named(left, interval(neg(infinite), right, False, op == "<=", inequality=True))
+    ray = _above(right, op) if op[0] == ">" else _below(right, op)
+    return ray if left == UNNAMED else Named(left, ray)
+
+
+def _above(end: Node, op: str) -> Reals:
+    return interval(end, Const("oo"), op == ">=", False, inequality=True)
+
+
+def _below(end: Node, op: str) -> Reals:
+    return interval(neg(Const("oo")), end, False, op == "<=", inequality=True)
+
+
+def _distance(inner: Node, radius: Node, op: str) -> Answer | None:
+    """|a x + b| < c as the interval around the root of a x + b, |a x + b| > c as what lies outside it."""
+    solved, size = _linear(inner), number(radius)
+    if solved is None or size is None or size < 0 or (size == 0 and op == "<"):
+        return None
+    name, slope, root = solved
+    reach = Op("div", (radius, num(abs(slope))))
+    low, high = _difference(root, reach), Op("add", (root, reach))
+    if op[0] == "<":
+        within = interval(low, high, op == "<=", op == "<=", inequality=True)
+        return Named(Sym(name), within)
+    return Named(Sym(name), unite(_below(low, _FLIPPED[op]), _above(high, op)))
 
 
 def _linear(difference: Node) -> tuple[str, Fraction, Node] | None:

@@ -47,6 +47,7 @@ class EquivalenceSettings:
     degrees_optional: True lets 60 stand for 60 degrees (pi/3 always does).
     ordered_lists: True makes the order of a bare list (1, 2) count; parentheses always do, braces never.
     interval_notation: True lets an inequality equal its interval (x > 3 and (3, oo)).
+    common_log: True reads log without a base as the logarithm to base 10, False as the natural one.
     mixed_numbers: True reads "3 1/3" and "3\\frac13" as 10/3.
     decimal_comma: True reads "3,14" as 3.14.
     list_as_vector: True lets a bracketed list [1, 2] equal a row or a column.
@@ -65,6 +66,7 @@ class EquivalenceSettings:
     degrees_optional: bool = True
     ordered_lists: bool = False
     interval_notation: bool = True
+    common_log: bool = False
     mixed_numbers: bool = True
     decimal_comma: bool = False
     list_as_vector: bool = True

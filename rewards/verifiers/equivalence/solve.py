@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from rewards.types import Reason
-from rewards.verifiers.equivalence.answers import Items
 from rewards.verifiers.equivalence.compare import equal
 from rewards.verifiers.equivalence.decide import AlgebraTask, Decision, read
 from rewards.verifiers.equivalence.normalise import clean
@@ -18,8 +17,7 @@ def solve(task: AlgebraTask) -> Decision:
     if task.gold.parsed is None:
         return Decision(False, Reason.MISMATCH)
     rules = Rules(algebra.same_for(task.settings), algebra.proportional, task.settings, patient=True)
-    lists = task.gold.count > 1 or isinstance(task.gold.parsed, Items)
-    readings = read(clean(task.answer), task.settings, lists=lists)
+    readings = read(clean(task.answer), task.gold, task.settings)
     if any(equal(task.gold.parsed, reading, rules) is True for reading in readings):
         return Decision(True, Reason.MATCH_SYMBOLIC)
     return Decision(False, Reason.MISMATCH)

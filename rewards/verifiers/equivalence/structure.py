@@ -58,6 +58,8 @@ def interpret(node: Node) -> Answer:
             return Table(rows)
         case Call(name="cases"):
             return interpret(system(node))
+        case Call(name="piecewise", args=cells):
+            return _pieces(cells)
         case Ratio(items=items):
             return Ordered("ratio", tuple(Scalar(item) for item in items))
         case BaseN(digits=digits, base=base):
@@ -72,6 +74,13 @@ def interpret(node: Node) -> Answer:
             return REAL_LINE
         case _:
             return _scalar(node)
+
+
+def _pieces(cells: tuple[Node, ...]) -> Ordered:
+    """A function defined piece by piece: values with their conditions, in any order."""
+    pairs = zip(cells[::2], cells[1::2], strict=True)
+    pieces = tuple(Ordered("piece", (interpret(value), interpret(condition))) for value, condition in pairs)
+    return Ordered("piecewise", pieces, symmetric=True)
 
 
 def _quantity(answer: Answer, unit: str) -> Answer:
