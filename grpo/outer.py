@@ -6,7 +6,6 @@ import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import cast
 
@@ -26,12 +25,14 @@ from grpo.prepared import cache_folder
 from grpo.probes import make_probes
 from grpo.reference import Follow, Following, FrozenReference, Reference
 from grpo.refit import FOLDER as REWARD_MODELS
-from grpo.refit import RewardTrainer
+from grpo.refit import Fit, RewardTrainer
 from grpo.rollout.completing import LocalCompleter
 from grpo.rollout.local import LocalEngine, Sampling
 from rewards.build import build, build_scorer
 from rewards.errors import ConfigError
 from rewards.models.conventions import Convention
+from rewards.models.engine import convention_of
+from rewards.models.fitting import FitSettings, fit
 from rewards.replay import ReplayBuffer, ReplaySettings, is_held_out
 from rewards.replay_draw import Spread
 from rewards.replay_evict import Eviction
@@ -178,6 +179,13 @@ def _trainer(
         parts.directory / REWARD_MODELS,
         parts.say,
     )
+
+
+def _fit(
+    config: TrainConfig, iterate: IterateConfig, convention: Convention, learning_rate: float, epochs: int
+) -> Fit:
+    settings = FitSettings(learning_rate, epochs, iterate.reward_model.batch_size, config.seed)
+    return lambda base, train, held_out, target: fit(base, convention, train, held_out, settings, target)
 
 
 def _labeller(

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, TypeVar
 
 from grpo.collect import Collector
 from grpo.iterate_config import RefitConfig
@@ -29,9 +29,13 @@ from rewards.replay import Draw, ReplayBuffer, ReplayGroup, history_size
 from rewards.scorer import Scorer
 from rewards.types import Sample
 
+T = TypeVar("T")
 FOLDER = "reward_models"
 """Of a run's directory: a folder for each round whose refit was taken."""
 
+_HELD_OUT_FEWER = 4
+"""A fit is measured and calibrated on this many times fewer held-out completions than it trains on: the steps
+of a process reward model cost completions."""
 REFIT_TAKEN = "refit/accepted"
 """The metric of a step with a refit: 1 where the new reward model pays from now on, else 0."""
 
@@ -43,11 +47,11 @@ Fit = Callable[[str, Sequence[Example], Sequence[Example], Path], None]
 class Sight:
     """How well a reward model sees: its AUC within questions, None without a right and a wrong one of any.
 
-    now: on the held-out completions of the round. before: on those of the rounds before. all: on both.
+    new: on the held-out completions of the round. old: on those of the rounds before. all: on both.
     """
 
-    now: float | None
-    before: float | None
+    new: float | None
+    old: float | None
     all: float | None
 
 
@@ -55,21 +59,20 @@ class Sight:
 class HeldOut:
     """Groups of questions that no training holds: of the round, and as many of the rounds before."""
 
-    now: tuple[ReplayGroup, ...]
-    before: tuple[ReplayGroup, ...]
+    new: tuple[ReplayGroup, ...]
+    old: tuple[ReplayGroup, ...]
 
     @staticmethod
     def of(buffer: ReplayBuffer, number: int) -> HeldOut:
         """Those of a round that is finished; of the past they are taken evenly."""
         groups = list(buffer.held_out_groups())
-        now = tuple(group for group in groups if group.round == number)
-        past = [group for group in groups if group.round != number]
-        stride = max(1, math.ceil(len(past) / max(1, len(now))))
-        return HeldOut(now, tuple(past[::stride]))
+        new = [group for group in groups if group.round == number]
+        old = [group for group in groups if group.round != number]
+        return HeldOut(tuple(new), tuple(_evenly(old, len(new))))
 
-    def judged(self) -> list[Judged]:
-        """The completions that the verifier has judged."""
-        return [one for group in (*self.now, *self.before) for one in judged_of(group)]
+    def judged(self, most: int) -> list[Judged]:
+        """The completions that the verifier has judged, or so many of them, taken evenly."""
+        return _evenly([one for group in (*self.new, *self.old) for one in judged_of(group)], most)
 
 
 def judged_of(group: ReplayGroup) -> list[Judged]:
@@ -93,7 +96,7 @@ class RewardTrainer:
         folder: for the weights of accepted refits.
         say: takes a sentence for the log.
         weights: the name in `folder` of the weights that pay now, None for those of the start.
-        seen: `Sight.now` when these weights were new, None before they were measured.
+        seen: `Sight.new` when these weights were new, None before they were measured.
     """
 
     part: LearnedPart
@@ -118,13 +121,12 @@ class RewardTrainer:
         """
         start = time.perf_counter()
         held_out = HeldOut.of(buffer, number)
-        old = self._scorer(self.reward_now)
-        before = see(old, held_out)
-        metrics = _told({"auc_now": before.now, "auc_before": before.before})
+        before = see(self._scorer(self.reward_now), held_out)
+        metrics = _told({"auc_new": before.new, "auc_old": before.old})
         if asked or self._is_due(before):
             metrics |= self._refit(buffer, number, held_out, before)
         if self.seen is None:
-            self.seen = before.now
+            self.seen = before.new
         return metrics | {"timing_s/refit": time.perf_counter() - start}
 
     @property
@@ -155,9 +157,9 @@ class RewardTrainer:
     def _is_due(self, sight: Sight) -> bool:
         if self.settings.refit != "gap":
             return self.settings.refit == "round"
-        if self.settings.gap is None or self.seen is None or sight.now is None:
+        if self.settings.gap is None or self.seen is None or sight.new is None:
             return False
-        return self.seen - sight.now > self.settings.gap
+        return self.seen - sight.new > self.settings.gap
 
     def _refit(self, buffer: ReplayBuffer, number: int, held_out: HeldOut, before: Sight) -> dict[str, float]:
         n_new, share = self.settings.examples, self.settings.history_share
@@ -167,19 +169,20 @@ class RewardTrainer:
         shutil.rmtree(target, ignore_errors=True)
         target.parent.mkdir(exist_ok=True)
         base = str(self._node(self.reward_now)["model"]["path"])
-        self.fit(base, train, self.labeller.label(held_out.judged(), f"heldout/{number}"), target)
+        few = held_out.judged(max(1, n_new // _HELD_OUT_FEWER))
+        self.fit(base, train, self.labeller.label(few, f"heldout/{number}"), target)
         new_reward = with_weights(self.reward, self.part.name, target)
         new, old = self._scorer(new_reward), self._scorer(self.reward_now)
         after = see(new, held_out)
         accepted = holds(before, after, self.settings.tolerance)
-        metrics = _told({"auc_now_after": after.now, "auc_before_after": after.before})
+        metrics = _told({"auc_new_after": after.new, "auc_old_after": after.old})
         metrics |= drift(values_of(old, self.probes), values_of(new, self.probes))
         metrics |= {REFIT_TAKEN: float(accepted), "refit/examples": float(len(train))}
         metrics["replay/history_share"] = drawn.history_share
         self._tell(number, before, after, accepted)
         release(build(self._node(self.reward_now if accepted else new_reward)["model"]))
         if accepted:
-            self.weights, self.seen = target.name, after.now
+            self.weights, self.seen = target.name, after.new
             self.collector.scorer = build_scorer(self.reward_now)
         else:
             shutil.rmtree(target)
@@ -193,8 +196,8 @@ class RewardTrainer:
         done = "taken" if accepted else "refused, the old reward model stays"
         self.say(
             f"round {number}: refit {done}: AUC within held-out questions {_show(before.all)} -> "
-            f"{_show(after.all)} (this round {_show(before.now)} -> {_show(after.now)}, earlier rounds "
-            f"{_show(before.before)} -> {_show(after.before)})"
+            f"{_show(after.all)} (this round {_show(before.new)} -> {_show(after.new)}, earlier rounds "
+            f"{_show(before.old)} -> {_show(after.old)})"
         )
 
     def _node(self, reward: RewardConfig) -> Mapping[str, Any]:
@@ -214,8 +217,8 @@ def holds(before: Sight, after: Sight, tolerance: float) -> bool:
 
 def see(scorer: Scorer, held_out: HeldOut) -> Sight:
     """Measures a reward model; completions without a value or a verdict are left out."""
-    now, before = (_points(scorer, groups) for groups in (held_out.now, held_out.before))
-    return Sight(*(_auc(points) for points in (now, before, now + before)))
+    new, old = (_points(scorer, groups) for groups in (held_out.new, held_out.old))
+    return Sight(*(_auc(points) for points in (new, old, new + old)))
 
 
 def values_of(scorer: Scorer, samples: Sequence[Sample]) -> list[float | None]:
@@ -247,6 +250,12 @@ def _points(scorer: Scorer, groups: Sequence[ReplayGroup]) -> list[Point]:
 
 def _auc(points: Sequence[Point]) -> float | None:
     return auc_within([v for v, _, _ in points], [right for _, right, _ in points], [q for *_, q in points])
+
+
+def _evenly(items: Sequence[T], most: int) -> list[T]:
+    """At most so many of the items, in order, evenly spaced."""
+    stride = max(1, math.ceil(len(items) / max(1, most)))
+    return list(items[::stride])
 
 
 def _told(values: Mapping[str, float | None]) -> dict[str, float]:

@@ -56,7 +56,7 @@ class LocalCompleter:
         return prompt
 
     def _begun(self, prompt: EncodedPrompt, request: Request) -> EncodedPrompt:
-        """The prompt with the prefix behind it. Samples are keyed by a problem's id: here the request's key."""
+        """The prompt with the prefix behind it; samples are keyed by the request instead of the problem."""
         prefix = self.tokenizer(request.prefix, add_special_tokens=False).input_ids
         ids = torch.cat([prompt.ids, torch.tensor(prefix, dtype=torch.long)])
         return replace(prompt, problem=replace(prompt.problem, id=request.key), ids=ids)

@@ -237,3 +237,14 @@ def _largest(most: int, fits: Callable[[int], bool]) -> int:
         else:
             high = middle - 1
     return low
+
+
+def release(settings: ModelSettings) -> None:
+    """Forgets a loaded model, so that its memory is freed once nobody holds it."""
+    with _loading:
+        _loaded.pop(settings, None)
+
+
+def convention_of(settings: ModelSettings) -> Convention:
+    """How the model of these settings is fed and read, without loading it."""
+    return _convention(settings)[0]
