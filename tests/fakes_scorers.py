@@ -1,11 +1,14 @@
 """Small scorers with intent, for the tests of what happens around scoring."""
 
+import json
 import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import cast
 
+from rewards.models.settings import ModelSettings
 from rewards.types import Part, Reason, Sample, Score, StepScore, Verdict
 
 
@@ -102,3 +105,14 @@ class Slow:
     def score(self, samples: Sequence[Sample]) -> list[Score]:
         time.sleep(self.seconds * len(samples))
         return GoldInText().score(samples)
+
+
+@dataclass(frozen=True, slots=True)
+class FolderGain:
+    """A reward model that is a number in its folder: what a completion that begins with "right" is worth."""
+
+    model: ModelSettings
+
+    def score(self, samples: Sequence[Sample]) -> list[Score]:
+        gain = json.loads((Path(self.model.path) / "gain.json").read_text())
+        return [Score.scored(gain * sample.text.startswith("right"), Reason.MODEL) for sample in samples]
