@@ -8,6 +8,14 @@ from rewards.errors import ConfigError
 from rewards.options import MISSING, option
 from rewards.types import ANSWER_TYPES
 
+PROBLEM_SETS = ("gsm8k", "math", "jsonl")
+"""Rows become problems."""
+LABELLED_SETS = ("gsm8k_solutions", "prm800k", "math_shepherd", "processbench", "preference")
+"""Rows become labelled completions."""
+DATASETS = ("arithmetic", *PROBLEM_SETS, *LABELLED_SETS)
+WITHOUT_HUB = ("jsonl", "gsm8k_solutions", "prm800k", "preference")
+"""Sets without a place of their own on the hub, or with several."""
+
 
 @dataclass
 class ArithmeticConfig:
@@ -32,19 +40,29 @@ class FieldsConfig:
 
 
 @dataclass
+class LabelledConfig:
+    """How sets of labelled completions are read."""
+
+    alternatives: bool = option()
+    rated_margin: bool = option()
+
+
+@dataclass
 class DataPrepConfig:
     """The whole."""
 
-    dataset: str = option("arithmetic", "gsm8k", "math", "jsonl")
+    dataset: str = option(*DATASETS)
     output: str = MISSING
     source: str | None = MISSING
     subset: str | None = MISSING
     split: str = MISSING
     limit: int | None = option(at_least=1)
     answer_type: str | None = option(*ANSWER_TYPES)
+    evaluation: list[str] = field(default_factory=list[str])
     seed: int = option(at_least=0)
     arithmetic: ArithmeticConfig = field(default_factory=ArithmeticConfig)
     fields: FieldsConfig = field(default_factory=FieldsConfig)
+    labelled: LabelledConfig = field(default_factory=LabelledConfig)
 
 
 def check(config: DataPrepConfig) -> None:
@@ -53,9 +71,16 @@ def check(config: DataPrepConfig) -> None:
     Raises:
         ConfigError: naming the setting and the remedy.
     """
-    if config.dataset == "arithmetic" and config.source is not None:
-        raise ConfigError(f"source={config.source}: dataset=arithmetic is made on the spot, leave source out")
-    if config.dataset == "jsonl" and config.source is None:
-        raise ConfigError("source: dataset=jsonl needs source=FILE or the name of a hub set")
+    if config.dataset == "arithmetic":
+        if config.source is not None:
+            raise ConfigError(f"source={config.source}: dataset=arithmetic is made on the spot, leave it out")
+        if config.evaluation:
+            raise ConfigError(
+                "evaluation: dataset=arithmetic parts its own evaluation sums off, leave it out"
+            )
+    elif config.source is None and config.dataset in WITHOUT_HUB:
+        raise ConfigError(f"source: dataset={config.dataset} needs source=FILE or the name of a hub set")
+    if config.answer_type is not None and config.dataset not in PROBLEM_SETS:
+        raise ConfigError(f"answer_type={config.answer_type}: dataset={config.dataset} has no golds")
     if not all(config.fields.prompt.split("+")):
         raise ConfigError(f"fields.prompt={config.fields.prompt}: expected NAME or NAME+NAME")

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Literal, get_args
 
+from data_prep.drops import DropReason
 from rewards.errors import ConfigError, DataError
 from rewards.marks import find_boxes
 from rewards.records import gold_field, id_field, text_field
@@ -20,19 +20,6 @@ GoldStyle = Literal["plain", "hashes", "boxed"]
 """plain: the whole field; hashes: what follows the last `####`; boxed: the inside of the last `\\boxed{}`."""
 
 HASHES = "####"
-
-
-class DropReason(StrEnum):
-    """Why a row became no problem."""
-
-    NO_PROMPT = "no_prompt"
-    """The prompt is empty."""
-    NO_GOLD = "no_gold"
-    """The gold is empty, or its field holds no mark or box to read it from."""
-    UNVERIFIABLE = "unverifiable"
-    """The gold, given as an answer, does not verify against itself."""
-    DUPLICATE = "duplicate"
-    """An earlier row has the same prompt."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,24 +5,18 @@ Knows no files and no configuration; prints nothing.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from itertools import islice
 
-from data_prep.layouts import DropReason, Layout, read_row
+from data_prep.drops import Drop, DropReason
+from data_prep.fields import Row
+from data_prep.layouts import Layout, read_row
 from rewards.errors import DataError
 from rewards.golds import find_gold_faults
+from rewards.questions import question_hash
 from rewards.types import Problem
-
-
-@dataclass(frozen=True, slots=True)
-class Drop:
-    """A row that became no problem: where names it for people, detail shows its gold where there is one."""
-
-    where: str
-    reason: DropReason
-    detail: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +31,12 @@ class Prepared:
         """How many rows were read."""
         return len(self.problems) + len(self.drops)
 
-    def drop_counts(self) -> dict[DropReason, int]:
-        """How many rows were dropped for each reason that occurred."""
-        return dict(Counter(drop.reason for drop in self.drops))
-
 
 def prepare(
-    rows: Iterable[tuple[str, Mapping[str, object]]], layout: Layout, limit: int | None = None
+    rows: Iterable[Row],
+    layout: Layout,
+    limit: int | None = None,
+    excluded: AbstractSet[int] = frozenset(),
 ) -> Prepared:
     """Reads rows by the layout and keeps those whose gold verifies against itself.
 
@@ -51,6 +44,7 @@ def prepare(
         rows: (name of the row for people, fields).
         layout: where prompt and gold are.
         limit: read this many rows at most; None reads all.
+        excluded: hashes of questions (`rewards.questions`) that must not occur.
 
     Raises:
         DataError: a row is of another layout, or two rows have the same identifier.
@@ -65,6 +59,8 @@ def prepare(
             drops.append(Drop(where, problem))
         elif problem.prompt in seen_prompts:
             drops.append(Drop(where, DropReason.DUPLICATE))
+        elif question_hash(problem.prompt) in excluded:
+            drops.append(Drop(where, DropReason.EVALUATION, problem.prompt[:80]))
         elif problem.id in seen_ids:
             raise DataError(
                 f"{where}: field {layout.id!r}: {problem.id!r} is also the identifier of "

@@ -1,13 +1,17 @@
-"""Turns a public set, or sums made on the spot, into the Problem jsonl that the other commands read.
+"""Turns a public set, or sums made on the spot, into the jsonl that the other commands read.
 
     python -m data_prep.run dataset=gsm8k output=gsm8k_train.jsonl
     python -m data_prep.run dataset=math source=math500.jsonl output=math500.jsonl
     python -m data_prep.run dataset=jsonl source=mine.jsonl fields.prompt=q fields.gold=a output=ours.jsonl
     python -m data_prep.run dataset=arithmetic output=sums        # a folder: train, eval and coldstart .jsonl
+    python -m data_prep.run dataset=prm800k source=train.jsonl evaluation=[math500.jsonl] output=prm.jsonl
+    python -m data_prep.run dataset=step_labels source=gsm8k_train.jsonl step_labels.model=DIR output=mc.jsonl
 
-One line per problem: {"id", "prompt", "gold": text or list of texts, "answer_type", "source", "meta"}. Beside
-the file lies FILE.meta.json with the settings and the counts. Files are written under a temporary name and
-renamed: the whole file or none. Knows files and what is printed; the rest is in the modules it calls.
+Problems are lines {"id", "prompt", "gold": text or list of texts, "answer_type", "source", "meta"}; labelled
+completions, for reward models, are those of `rewards.labelled`. Beside the file lies FILE.meta.json with the
+settings and the counts. Files are written under a temporary name and renamed, the whole file or none; step
+labels, which take long, are appended and continued (data_prep.step_labels). Knows files and what is printed;
+the rest is in the modules it calls.
 """
 
 from __future__ import annotations
@@ -24,14 +28,18 @@ from rich.table import Table
 from rich.text import Text
 
 from data_prep.arithmetic import ArithmeticSettings, build
-from data_prep.config import DataPrepConfig, check
+from data_prep.config import PROBLEM_SETS, DataPrepConfig, check
+from data_prep.drops import Drop, count_drops
+from data_prep.examples import convert, evaluation_questions
+from data_prep.labelled_sets import HUBS, count_labels, reader_of
 from data_prep.layouts import LAYOUTS, GoldField, GoldStyle, Layout
-from data_prep.prepare import Drop, Prepared, prepare
+from data_prep.prepare import prepare
 from data_prep.sources import iter_rows
 from rewards.config import Program, hydra_entry
 from rewards.errors import ConfigError, DataError
 from rewards.io import write_problems
-from rewards.types import AnswerType, Problem
+from rewards.labelled import write_labelled
+from rewards.types import AnswerType
 
 SHOWN_DROPS = 5
 """How many dropped rows are printed for each reason; the rest is counted."""
@@ -55,8 +63,13 @@ def run(config: DataPrepConfig, console: Console) -> None:
     output = Path(config.output).expanduser()
     if config.dataset == "arithmetic":
         _write_arithmetic(config, output, console)
-    else:
+        return
+    if output.is_dir():
+        raise ConfigError(f"output={output}: is a folder; dataset={config.dataset} writes one file")
+    if config.dataset in PROBLEM_SETS:
         _write_prepared(config, output, console)
+    else:
+        _write_examples(config, output, console)
 
 
 def layout_of(config: DataPrepConfig) -> Layout:
@@ -72,9 +85,8 @@ def layout_of(config: DataPrepConfig) -> Layout:
     return replace(layout, answer_type=cast(AnswerType, config.answer_type))
 
 
-def write_with_facts(path: Path, problems: Sequence[Problem], facts: Mapping[str, Any]) -> None:
-    """Writes the problems to path, and the facts to PATH.meta.json; neither is ever there half."""
-    write_problems(path, problems)
+def write_facts(path: Path, facts: Mapping[str, Any]) -> None:
+    """Writes what is known of a file to PATH.meta.json, which is never there half."""
     meta = path.with_name(f"{path.name}.meta.json")
     beside = meta.with_name(f".{meta.name}.{os.getpid()}.tmp")
     beside.write_text(json.dumps(facts, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
@@ -82,23 +94,56 @@ def write_with_facts(path: Path, problems: Sequence[Problem], facts: Mapping[str
 
 
 def _write_prepared(config: DataPrepConfig, output: Path, console: Console) -> None:
-    if output.is_dir():
-        raise ConfigError(f"output={output}: is a folder; dataset={config.dataset} writes one file")
     layout = layout_of(config)
-    source = config.source or str(layout.hub)
-    subset = config.subset or (layout.subset if source == layout.hub else None)
-    prepared = prepare(iter_rows(source, subset, config.split), layout, config.limit)
-    _print_prepared(prepared, source, console)
+    source, subset = _place(config, layout.hub, layout.subset)
+    excluded = evaluation_questions(config.evaluation)
+    prepared = prepare(iter_rows(source, subset, config.split), layout, config.limit, excluded)
+    _print_counts(source, prepared.rows, len(prepared.problems), prepared.drops, console)
     if not prepared.problems:
         raise DataError(f"source={source}: none of its {prepared.rows} rows can be used; nothing was written")
-    facts = {
-        "settings": asdict(config) | {"source": source, "subset": subset},
-        "rows": prepared.rows,
-        "problems": len(prepared.problems),
-        "dropped": prepared.drop_counts(),
-    }
-    write_with_facts(output, prepared.problems, facts)
+    write_problems(output, prepared.problems)
+    write_facts(
+        output,
+        {
+            "settings": asdict(config) | {"source": source, "subset": subset},
+            "rows": prepared.rows,
+            "problems": len(prepared.problems),
+            "dropped": count_drops(prepared.drops),
+        },
+    )
     console.print(Text(f"wrote {len(prepared.problems)} problems to {output}"))
+
+
+def _write_examples(config: DataPrepConfig, output: Path, console: Console) -> None:
+    source, subset = _place(config, HUBS.get(config.dataset), None)
+    reader = reader_of(config.dataset, config.labelled)
+    excluded = evaluation_questions(config.evaluation)
+    converted = convert(iter_rows(source, subset, config.split), reader, excluded, config.limit)
+    examples = converted.examples
+    _print_counts(source, converted.rows, len(examples), converted.drops, console)
+    if not examples:
+        raise DataError(f"source={source}: no example in its {converted.rows} rows; nothing was written")
+    labels = count_labels(examples)
+    write_labelled(output, examples)
+    write_facts(
+        output,
+        {
+            "settings": asdict(config) | {"source": source, "subset": subset},
+            "rows": converted.rows,
+            "examples": len(examples),
+            "questions": len({example.question for example in examples}),
+            "labels": labels,
+            "dropped": count_drops(converted.drops),
+        },
+    )
+    told = ", ".join(f"{count} {label}" for label, count in labels.items())
+    console.print(Text(f"wrote {len(examples)} examples ({told}) to {output}"))
+
+
+def _place(config: DataPrepConfig, hub: str | None, subset: str | None) -> tuple[str, str | None]:
+    """(source, subset): those of the settings, else the set's own place on the hub."""
+    source = config.source or str(hub)
+    return source, config.subset or (subset if source == hub else None)
 
 
 def _write_arithmetic(config: DataPrepConfig, output: Path, console: Console) -> None:
@@ -112,19 +157,20 @@ def _write_arithmetic(config: DataPrepConfig, output: Path, console: Console) ->
         ("coldstart", splits.coldstart),
     ):
         path = output / f"{name}.jsonl"
-        write_with_facts(path, problems, {"settings": asdict(config), "problems": len(problems)})
+        write_problems(path, problems)
+        write_facts(path, {"settings": asdict(config), "problems": len(problems)})
         first = [problems[0].prompt, *problems[0].gold] if problems else []
         table.add_row(path.name, str(len(problems)), *first)
     console.print(table)
     console.print(Text(f"wrote them to {output}"))
 
 
-def _print_prepared(prepared: Prepared, source: str, console: Console) -> None:
-    console.print(Text(f"{source}: {prepared.rows} rows"))
-    table = Table("rows", "count", "which")
-    table.add_row("kept", str(len(prepared.problems)), "")
-    for reason, count in prepared.drop_counts().items():
-        shown = [drop for drop in prepared.drops if drop.reason is reason][:SHOWN_DROPS]
+def _print_counts(source: str, rows: int, kept: int, drops: Sequence[Drop], console: Console) -> None:
+    console.print(Text(f"{source}: {rows} rows"))
+    table = Table("what became of them", "count", "which")
+    table.add_row("kept", str(kept), "")
+    for reason, count in count_drops(drops).items():
+        shown = [drop for drop in drops if drop.reason is reason][:SHOWN_DROPS]
         rest = [] if count <= SHOWN_DROPS else [f"and {count - SHOWN_DROPS} more"]
         # Text, because golds and file names may hold what rich takes for markup.
         table.add_row(f"dropped: {reason}", str(count), Text("\n".join([*map(_describe, shown), *rest])))

@@ -9,13 +9,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import cast
 
+from data_prep.fields import Row
 from rewards.errors import DataError
 from rewards.io import iter_jsonl
 
 FILE_SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".json.gz", ".parquet")
 
 
-def iter_rows(source: str, subset: str | None, split: str) -> Iterator[tuple[str, Mapping[str, object]]]:
+def iter_rows(source: str, subset: str | None, split: str) -> Iterator[Row]:
     """Yields (name of the row for people, row) in the order of the source.
 
     Args:

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import re
 
-from rewards.prose import without_reference
-from rewards.withdrawn import is_row, turns
+from rewards.wording import is_row, turns, without_reference
 
 _WRAPPERS = re.compile(
     r"\\(?:text|textbf|mathrm|mathbf|mathsf|rm|bf|boxed|fbox|mbox|left|right)(?![A-Za-z])|[*_`\"'“”{}$~]"

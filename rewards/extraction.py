@@ -57,3 +57,20 @@ class ExtractionSettings:
             raise ConfigError(f"extraction mode={self.mode!r}: expected one of {', '.join(get_args(Mode))}")
         if self.max_boxes < 1:
             raise ConfigError(f"extraction max_boxes={self.max_boxes}: expected >= 1")
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What the gold is: its kind decides how loose text is read, values how many results are required.
+
+    percent: the gold has a percent sign, so that one behind the box belongs to the answer; without, the box
+    leaves the sign out on purpose. number: the gold is one number, so that of a formula left in running text,
+    `x + y = 42`, the value on the right is meant. spelling: the gold as written, where there is one: a text
+    or an announcement that is just this is read whole.
+    """
+
+    kind: Kind = "math"
+    values: int = 1
+    percent: bool = False
+    number: bool = False
+    spelling: str = ""

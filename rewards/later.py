@@ -7,12 +7,15 @@ linear in the text.
 
 from __future__ import annotations
 
+import re
+
+from rewards.announced import MARKER, announcement, is_unstated, sentence_end
 from rewards.choices import announced_choice, turned_choice
 from rewards.extraction import Extraction, Kind, Rung
 from rewards.marks import find_formulas, is_prose, number_at
-from rewards.prose import MARKER, announcement, clean, sentence_end, states_value, without_reference
 from rewards.types import Reason
-from rewards.withdrawn import (
+from rewards.wording import (
+    conclusions,
     denials,
     is_denied,
     is_disowned,
@@ -20,12 +23,16 @@ from rewards.withdrawn import (
     is_glued,
     is_half_said,
     is_row,
-    same_writing,
+    states_value,
     turns,
+    without_contrast,
+    without_reference,
 )
+from rewards.writing import clean, same_writing
 
 _MANY = 32  # announcements from the end that are looked at
 _OFFERING = ("alternatively", "rather")
+_SENTENCE_OVER = re.compile(r"[\s*)\]}]*(?:[.!](?:\s|\Z)|\n|\Z)")
 
 
 def latest(text: str, found: Extraction, other: Extraction | None) -> Extraction:
@@ -58,7 +65,7 @@ def standing(text: str, found: Extraction, kind: Kind, *, announced: bool = True
             return Extraction(None, found.rung, Reason.AMBIGUOUS, found.span)
     if kind == "math" and is_half_said(found.answer):
         return Extraction(None, found.rung, Reason.AMBIGUOUS, found.span)
-    return _replaced(without_reference(text), end, found, kind) if announced else found
+    return _replaced(text, end, found, kind) if announced else found
 
 
 def spelled_out(text: str, gold: str) -> Extraction | None:
@@ -75,28 +82,17 @@ def spelled_out(text: str, gold: str) -> Extraction | None:
     markers = list(MARKER.finditer(text, 0, at))
     if len(markers) != 1 or text[markers[0].end() : at].strip(' \t\r\n*_`"“:'):
         return None
-    return Extraction(gold, Rung.ANNOUNCED, None, span) if states_value(markers[0][0]) else None
+    return None if is_unstated(text, markers[0]) else Extraction(gold, Rung.ANNOUNCED, None, span)
 
 
 def _replaced(text: str, start: int, found: Extraction, kind: Kind) -> Extraction:
-    tail = text[start:]
-    if not tail.strip(" \t\r\n.*$"):
+    if not text[start:].strip(" \t\r\n.*$"):
         return found
+    tail = without_contrast(without_reference(text)[start:])
+    text = text[:start] + tail
     if kind == "choice":
-        letters = announced_choice(tail, announced_only=True)
-        turned = turned_choice(tail)
-        new = letters if turned is None else turned
-        if new == () and turned is None:
-            return found
-        joined = ", ".join(new)
-        return found if joined == found.answer else _other(joined or None, found, (start, len(text)))
-    latest_at, result = -1, found
-    markers = list(MARKER.finditer(text, start))[-_MANY:] if kind == "math" else []
-    for match in markers:
-        said = announcement(text, match, kind)
-        if said.answer and not is_prose(said.answer.replace("$", " ")) and states_value(match[0]):
-            same = same_writing(said.answer, found.answer or "")
-            latest_at, result = match.start(), found if same else said
+        return _chosen_later(tail, found, (start, len(text)))
+    latest_at, result = _announced_later(text, start, found) if kind == "math" else (-1, found)
     for at, value_at, firm in turns(text, start):
         value = _value_at(text, value_at, kind, firm=firm)
         if at < latest_at or (value is None and not firm):
@@ -117,18 +113,50 @@ def _replaced(text: str, start: int, found: Extraction, kind: Kind) -> Extractio
     return result
 
 
+def _chosen_later(tail: str, found: Extraction, span: tuple[int, int]) -> Extraction:
+    """The letters that the text behind an answer turns to, or the answer."""
+    turned = turned_choice(tail)
+    new = announced_choice(tail, announced_only=True) if turned is None else turned
+    if new == () and turned is None:
+        return found
+    joined = ", ".join(new)
+    return found if joined == found.answer else _other(joined or None, found, span)
+
+
+def _announced_later(text: str, start: int, found: Extraction) -> tuple[int, Extraction]:
+    """(where, what) the last announcement or conclusion from start on says; (-1, found) if there is none."""
+    latest_at, result = -1, found
+    for match in list(MARKER.finditer(text, start))[-_MANY:]:
+        said = announcement(text, match, "math")
+        if said.answer and not is_prose(said.answer.replace("$", " ")) and states_value(match[0]):
+            same = same_writing(said.answer, found.answer or "")
+            latest_at, result = match.start(), found if same else said
+    for at, value_at in conclusions(text, start):
+        value = _value_at(text, value_at, "math", firm=True, last=True)
+        if at > latest_at and value is not None:
+            same = same_writing(value, found.answer or "")
+            latest_at, result = at, found if same else _other(value, found, (at, value_at))
+    return latest_at, result
+
+
 def _other(answer: str | None, found: Extraction, span: tuple[int, int]) -> Extraction:
     if answer is None:
         return Extraction(None, found.rung, Reason.AMBIGUOUS, span)
     return Extraction(answer, found.rung, None, span)
 
 
-def _value_at(text: str, start: int, kind: Kind, *, firm: bool) -> str | None:
-    """The value that stands right here: a formula, a number, or for words the sentence."""
+def _value_at(text: str, start: int, kind: Kind, *, firm: bool, last: bool = False) -> str | None:
+    """The value that stands right here: a formula, a number, or for words the sentence.
+
+    last: it must end its sentence.
+    """
     if kind == "text":
         sentence = clean(text[start : sentence_end(text, start)])
         return sentence if firm and sentence else None
     formula = next(find_formulas(text[start : start + 400]), None)
     if formula is not None and formula.start == 0:
-        return clean(formula.content or "") or None
-    return number_at(text, start)
+        value, end = clean(formula.content or "") or None, start + formula.end
+    else:
+        value = number_at(text, start)
+        end = start + len(value or "")
+    return None if last and not _SENTENCE_OVER.match(text, end) else value

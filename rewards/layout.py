@@ -37,15 +37,21 @@ END_OF_TURN: frozenset[str] = frozenset(
 )
 """Tokens that end a turn in the common chat formats (and the start of the next turn, when a model ran on)."""
 
-# Struck out, commented or quoted in LaTeX or Markdown: no answer stands there.
+_NESTED = r"(?:[^{}]|\{(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*+\})*+\})*+"
+_WHITE = (
+    r"\\(?:text)?color\s*(?:\[\w+\]\s*)?\{\s*(?i:white|transparent|#?f{6}|1(?:\.0*)?(?:,\s*1(?:\.0*)?){2}"
+    r"|255(?:,\s*255){2})\s*\}"
+)
+# Struck out, in the colour of the page, commented or quoted in LaTeX or Markdown: no answer stands there.
 _HIDDEN = re.compile(
     r"\\iffalse\b.*?(?:\\fi\b|\Z)|\\begin\{(verbatim|comment|lstlisting)\}.*?(?:\\end\{\1\}|\Z)"
     r"|\\verb\*?([^\sA-Za-z*])[^\n]{0,200}?\2|(?<!~)~~(?=[^\s~])[^~\n]{1,200}(?<=\S)~~(?!~)"
+    rf"|{_WHITE}\s*\{{{_NESTED}\}}?|{_WHITE}{_NESTED}"
     r"|\\(?:[bx]?cancel|sout|[hv]?phantom)\s*\{[^{}]*\\f?box(?:ed)?\s*\{(?:[^{}]|\{[^{}]*\})*\}[^{}]*\}",
     re.DOTALL,
 )
 _MAY_HIDE = re.compile(
-    r"\\(?:iffalse|verb|begin\{(?:verbatim|comment|lstlisting)|[bx]?cancel|sout|[hv]?phantom)|~~"
+    r"\\(?:iffalse|verb|begin\{(?:verbatim|comment|lstlisting)|[bx]?cancel|sout|[hv]?phantom|color|textcolor)|~~"
 )
 # A thought under a tag that only looks like ours, in any case, with spaces or bars.
 _ALIKE = re.compile(

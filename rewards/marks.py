@@ -25,6 +25,7 @@ _NUMBER = re.compile(
     r"(?:[0-9]{1,3}(?:(?:,|\{,\})[0-9]{3})+(?![0-9])|[0-9]+)?(?:\.[0-9]+|(?<=[0-9]))"
     r"(?:[eE][-+]?[0-9]+)?(?:\s?/\s?[0-9]+)?(?:\s?(?:\\?%|percent\b))?"
 )
+_QUANTITY = re.compile(r"[-+−$€£\s]*[0-9][0-9,.]*(?:\s*/\s*[0-9]+)?\s*(?:[^\W\d_]+\s*){0,3}")
 _TEXT_MACRO = re.compile(r"\\(?:text|mbox|mathrm|textbf|textit|operatorname|mathbf|textrm)\s*\{[^{}]*\}")
 _COMMAND = re.compile(r"\\(?:begin|end)\s*\{[^{}]*\}(?:\{[^{}]*\})?|\\[A-Za-z]+")
 _WORD = re.compile(r"[^\W\d_]{2,}")
@@ -161,6 +162,11 @@ def _is_word(word: str) -> bool:
 def _is_product(word: str) -> bool:
     """Whether the letters read as a product of variables: no vowel makes a word of them."""
     return not set(word.lower()) & set("aeiouy") and len(word) <= 4
+
+
+def is_quantity(text: str) -> bool:
+    """Whether text is a number with at most three words behind it."""
+    return _QUANTITY.fullmatch(text) is not None
 
 
 def find_numbers(text: str) -> list[Mark]:

@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rewards.errors import ConfigError, DataError, EngineError
+from rewards.questions import question_hash
 from rewards.replay_draw import DrawRules, Row, Spread, are_held_out, choose, history_size
 from rewards.replay_evict import Eviction, kept_groups
 from rewards.replay_index import (
@@ -41,7 +42,6 @@ from rewards.replay_records import (
     SCHEMA,
     ReplayGroup,
     groups_of,
-    question_hash,
     rescore,
     sample_of,
     score_of,

@@ -8,16 +8,15 @@ were.
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import re
-import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, cast
 
 from rewards.errors import DataError
+from rewards.questions import hash64, question_hash
 from rewards.scorer import Scorer
 from rewards.types import Part, Problem, Reason, Sample, Score, StepScore, Verdict
 
@@ -138,19 +137,9 @@ def rescore(groups: Iterable[ReplayGroup], scorer: Scorer, reward_version: str) 
         yield replace(group, scores=scores, reward_version=reward_version)
 
 
-def question_hash(prompt: str) -> int:
-    """64 bits of a question's text, the same for spellings that differ in case, spaces or Unicode form.
-
-    >>> question_hash("What is 1 + 1?") == question_hash("  what is 1+1?\\n")
-    True
-    """
-    folded = unicodedata.normalize("NFKC", prompt).casefold()
-    return _hash("".join(folded.split()))
-
-
 def text_hash(text: str) -> int:
     """64 bits of a completion's text, the same however its spaces and lines are broken."""
-    return _hash(" ".join(text.split()))
+    return hash64(" ".join(text.split()))
 
 
 def table_of(groups: Sequence[ReplayGroup], first: int) -> Any:
@@ -264,9 +253,3 @@ def _mapping(pairs: object) -> dict[str, str]:
 
 def _utf8(text: str) -> str:
     return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
-
-
-def _hash(text: str) -> int:
-    return int.from_bytes(
-        hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big"
-    )

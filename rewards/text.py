@@ -19,17 +19,19 @@ repeated; an answer with zero-width or direction marks inside.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from rewards.announced import closing_line
 from rewards.choices import announced_choice, choice_in
-from rewards.extraction import Extraction, ExtractionSettings, Kind, Rung
+from rewards.extraction import Extraction, ExtractionSettings, Rung, Wanted
 from rewards.format import FormatSpec
 from rewards.later import latest, spelled_out, standing
 from rewards.layout import answer_start, hide_quoted, in_open_thought, is_visible, read_layout
 from rewards.marks import Mark, find_boxes, is_prose
-from rewards.prose import clean, closing_line, loose_answer
+from rewards.prose import loose_answer, value_of_equation
 from rewards.types import Reason
-from rewards.withdrawn import is_row, same_writing
+from rewards.wording import is_row
+from rewards.writing import clean, same_writing
 
 _ECHO_MINIMUM = 12  # characters of a question that are masked where the completion repeats them
 _ZERO_WIDTH = "\u00ad\u200b-\u200f\u2060\ufeff"
@@ -44,6 +46,10 @@ _BETWEEN_BOXES = re.compile(
 )
 
 
+ANYTHING = Wanted()
+"""What is wanted where nothing is known of the gold: one value."""
+
+
 @dataclass(frozen=True, slots=True)
 class Source:
     """One assistant turn: its text and prefill; whether the token limit ended it; the question, if known."""
@@ -54,23 +60,8 @@ class Source:
     truncated: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """What the gold is: its kind decides how loose text is read, values how many results are required.
-
-    percent: the gold has a percent sign, so that one behind the box belongs to the answer; without, the box
-    leaves the sign out on purpose.
-    """
-
-    kind: Kind = "math"
-    values: int = 1
-    percent: bool = False
-    spelling: str = ""
-    """The gold as written, where there is one: a text or an announcement that is just this is read whole."""
-
-
 def extract_answer(
-    source: Source, spec: FormatSpec, settings: ExtractionSettings, wanted: Wanted = Wanted()
+    source: Source, spec: FormatSpec, settings: ExtractionSettings, wanted: Wanted = ANYTHING
 ) -> Extraction:
     r"""The one answer that the completion gives.
 
@@ -94,6 +85,8 @@ def extract_answer(
         if settings.mode == "strict":
             return Extraction(None, Rung.NONE, Reason.NO_ANSWER)
         found = _loose(_without_echo(region, source.question), settings, wanted)
+        if wanted.number and found.answer and found.answer not in source.question:
+            found = replace(found, answer=value_of_equation(found.answer))
     return _checked(found, start - layout.written_from)
 
 
@@ -101,7 +94,7 @@ def _marked(region: str, spec: FormatSpec, settings: ExtractionSettings, wanted:
     """The answer of the last box, answer block or `####` line, or None when the region has no such mark."""
     boxed = _boxed(region, settings, wanted)
     block = _block(region, spec, settings, wanted)
-    line = _hash_line(region, settings, wanted.kind)
+    line = _hash_line(region, settings, wanted)
     found = (block or boxed or line) if spec.answer_style == "tags" else (boxed or block or line)
     if found is None:
         return None
@@ -192,7 +185,7 @@ def _block(region: str, spec: FormatSpec, settings: ExtractionSettings, wanted: 
         return Extraction(None, Rung.TAGS, Reason.AMBIGUOUS, span)
     if wanted.kind == "choice":
         return _chosen(choice_in(content) or announced_choice(content), content, Rung.TAGS, span)
-    inside = _boxed(content, settings, wanted) or loose_answer(content, settings, wanted.kind)
+    inside = _boxed(content, settings, wanted) or loose_answer(content, settings, wanted)
     if inside.answer is None and inside.reason is Reason.NO_ANSWER and inside.rung is Rung.NONE:
         return Extraction(clean(content), Rung.TAGS, None, span)
     return Extraction(inside.answer, Rung.TAGS, inside.reason, span)
@@ -207,7 +200,7 @@ def _beside_block(region: str, opened: int, content: str, spec: FormatSpec) -> b
     return not same_writing(region[before + len(spec.answer_open) : closed], content)
 
 
-def _hash_line(region: str, settings: ExtractionSettings, kind: Kind) -> Extraction | None:
+def _hash_line(region: str, settings: ExtractionSettings, wanted: Wanted) -> Extraction | None:
     """The answer after the last `####`, when it ends the text or is mathematics (else it is a heading)."""
     at = region.rfind("####")
     if at < 0:
@@ -222,9 +215,9 @@ def _hash_line(region: str, settings: ExtractionSettings, kind: Kind) -> Extract
     above = region[:at].rstrip().rpartition("\n")[2].strip()
     if above.startswith("####") and not is_prose(above) and not same_writing(above.lstrip("#: "), content):
         return Extraction(None, Rung.HASH, Reason.AMBIGUOUS, span)
-    if kind == "choice":
+    if wanted.kind == "choice":
         return _chosen(choice_in(content), content, Rung.HASH, span)
-    inside = loose_answer(content, settings, kind)
+    inside = loose_answer(content, settings, wanted)
     if inside.answer is None and inside.rung is Rung.NONE:
         return Extraction(clean(content), Rung.HASH, None, span)
     return Extraction(inside.answer, Rung.HASH, inside.reason, span)
@@ -238,7 +231,7 @@ def _chosen(letters: tuple[str, ...], content: str, rung: Rung, span: tuple[int,
 def _loose(region: str, settings: ExtractionSettings, wanted: Wanted) -> Extraction:
     if wanted.kind != "choice":
         whole = spelled_out(region, wanted.spelling)
-        found = whole or loose_answer(region, settings, wanted.kind)
+        found = whole or loose_answer(region, settings, wanted)
         return standing(region, found, wanted.kind)
     letters = announced_choice(region)
     if not letters:

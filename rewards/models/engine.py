@@ -7,7 +7,7 @@ long and machines that fail; knows nothing of scores, verdicts or samples.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -20,19 +20,10 @@ from rewards.models.presets import preset
 from rewards.models.rendering import Rendered, Renderer, special_id
 from rewards.models.selfcheck import check_example, check_padding, check_rendering, example_of
 from rewards.models.settings import ModelSettings
+from rewards.models.truncation import Fitted, Request, fit_steps
 
-CHARS_PER_TOKEN = 32
-"""Characters that a token stands for at most on average, so that a megabyte is never tokenised in vain."""
 ROOM = 16
 """Tokens that a prompt must leave to the completion."""
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """A question, and a completion as one or more steps, whose texts joined are the completion."""
-
-    question: str
-    steps: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +40,6 @@ class Judgement:
     cut: bool = False
     prompt_tokens: int | None = None
     failure: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _Fitted:
-    row: Rendered
-    kept: int
-    cut: bool = False
 
 
 class RewardModel:
@@ -85,7 +69,7 @@ class RewardModel:
         """One Judgement a request, in order."""
         with self._lock:
             fitted = self._fit_all(requests)
-            rows = [fit.row for fit in fitted if isinstance(fit, _Fitted)]
+            rows = [fit.row for fit in fitted if isinstance(fit, Fitted)]
             found = iter(self._read_batched(rows))
             return [fit if isinstance(fit, Judgement) else _judgement(fit, next(found)) for fit in fitted]
 
@@ -96,7 +80,7 @@ class RewardModel:
             (values,) = self._read([self._renderer.render(question, steps)])
         return WorkedExample(question, steps, values)
 
-    def _fit_all(self, requests: Sequence[Request]) -> list[_Fitted | Judgement]:
+    def _fit_all(self, requests: Sequence[Request]) -> list[Fitted | Judgement]:
         prompts = {
             question: len(self._renderer.render(question, [""]).ids)
             for question in {request.question for request in requests}
@@ -104,42 +88,9 @@ class RewardModel:
         return [
             Judgement(prompt_tokens=prompts[request.question])
             if prompts[request.question] + ROOM > self.max_length
-            else self._fit(request)
+            else fit_steps(self._renderer, request, self.max_length)
             for request in requests
         ]
-
-    def _fit(self, request: Request) -> _Fitted:
-        """The longest run of whole leading steps that fits, or what fits of the first."""
-        steps = self._bounded(request.steps)
-        whole = self._render(request.question, steps)
-        if len(whole.ids) <= self.max_length:
-            return _Fitted(whole, len(steps), cut=steps[0] != request.steps[0])
-
-        def fits(texts: Sequence[str]) -> bool:
-            return len(self._render(request.question, texts).ids) <= self.max_length
-
-        kept = _largest(len(steps), lambda count: fits(steps[:count]))
-        if kept:
-            row = self._render(request.question, steps[:kept])
-            return _Fitted(row, kept, cut=steps[0] != request.steps[0])
-        length = _largest(len(steps[0]), lambda count: fits([steps[0][:count]]))
-        return _Fitted(self._render(request.question, [steps[0][:length]]), 1, cut=True)
-
-    def _bounded(self, steps: Sequence[str]) -> list[str]:
-        """The leading steps that are not too long by their characters alone; at least one, or its start."""
-        left = self.max_length * CHARS_PER_TOKEN
-        bounded = [steps[0][:left]]
-        for step in steps[1:]:
-            left -= len(bounded[-1])
-            if len(step) > left:
-                break
-            bounded.append(step)
-        return bounded
-
-    def _render(self, question: str, steps: Sequence[str]) -> Rendered:
-        return self._renderer.render(
-            question, steps if self.convention.kind == "process" else ["".join(steps)]
-        )
 
     def _read_batched(self, rows: Sequence[Rendered]) -> list[tuple[float, ...] | str]:
         """The values of every row, or what went wrong with it."""
@@ -221,10 +172,11 @@ def _convention(settings: ModelSettings) -> tuple[Convention, WorkedExample | No
     return read_convention(file)
 
 
-def _judgement(fitted: _Fitted, found: tuple[float, ...] | str) -> Judgement:
+def _judgement(fitted: Fitted, found: tuple[float, ...] | str) -> Judgement:
     if isinstance(found, str):
         return Judgement(failure=found)
     return Judgement(found, fitted.kept, fitted.cut)
+<<<<<<< HEAD
 
 
 def _largest(most: int, fits: Callable[[int], bool]) -> int:
@@ -248,3 +200,5 @@ def release(settings: ModelSettings) -> None:
 def convention_of(settings: ModelSettings) -> Convention:
     """How the model of these settings is fed and read, without loading it."""
     return _convention(settings)[0]
+=======
+>>>>>>> main

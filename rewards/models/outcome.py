@@ -57,7 +57,8 @@ class OutcomeScorer:
         if not samples:
             return []
         # Loads torch, which building and checking a configuration must not.
-        from rewards.models.engine import Request, reward_model
+        from rewards.models.engine import reward_model
+        from rewards.models.truncation import Request
 
         model = reward_model(self.model)
         require_kind(model.convention, "outcome", self.model)

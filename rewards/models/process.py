@@ -68,15 +68,31 @@ class ProcessScorer:
         Raises:
             ConfigError: from the first call, for a model that cannot be loaded or would score wrongly.
         """
+        return self._judge(samples)
+
+    def score_steps(self, samples: Sequence[Sample], steps: Sequence[Sequence[Step]]) -> list[Score]:
+        """The same for completions whose steps are known, as benchmarks give them.
+
+        Args:
+            samples: the completions.
+            steps: of each, one or more; they cover its text from the start.
+
+        Raises:
+            ConfigError: as `score`.
+        """
+        return self._judge(samples, steps)
+
+    def _judge(self, samples: Sequence[Sample], known: Sequence[Sequence[Step]] | None = None) -> list[Score]:
         if not samples:
             return []
         # Loads torch, which building and checking a configuration must not.
-        from rewards.models.engine import Request, reward_model
+        from rewards.models.engine import reward_model
+        from rewards.models.truncation import Request
 
         model = reward_model(self.model)
         require_kind(model.convention, "process", self.model)
         convention = self._convention(model.convention)
-        steps = [cut(sample.text, self.format, convention.strategy) for sample in samples]
+        steps = known or [cut(sample.text, self.format, convention.strategy) for sample in samples]
         requests = [
             Request(sample.problem.prompt, step_texts(sample, own))
             for sample, own in zip(samples, steps, strict=True)
@@ -97,7 +113,7 @@ class ProcessScorer:
 
 
 def _score(
-    model: RewardModel, convention: Convention, sample: Sample, steps: list[Step], judgement: Judgement
+    model: RewardModel, convention: Convention, sample: Sample, steps: Sequence[Step], judgement: Judgement
 ) -> Score:
     version = f"prm/1:{model.version}"
     if judgement.prompt_tokens is not None:

@@ -19,10 +19,10 @@ from dataclasses import dataclass, field
 
 from rewards.calculation import leaves_work
 from rewards.errors import ConfigError
-from rewards.extraction import Extraction, ExtractionSettings
+from rewards.extraction import Extraction, ExtractionSettings, Wanted
 from rewards.format import FormatSpec
 from rewards.isolation import Limits, Outcome, guarded, run_isolated
-from rewards.text import Source, Wanted, extract_answer
+from rewards.text import Source, extract_answer
 from rewards.types import Reason, Sample, Score, Verdict
 from rewards.verifiers.equivalence import (
     AlgebraTask,
@@ -149,7 +149,8 @@ def wanted_from(gold: Gold, written: Sequence[str] = ()) -> Wanted:
     kind = "text" if gold.answer_type == "text" else "math"
     spelling = written[0].strip() if len(written) == 1 else ""
     percent = gold.text.endswith(("%", "percent", "pct"))
-    return Wanted(kind, gold.count, percent=percent, spelling=spelling)
+    number = gold.answer_type == "number"
+    return Wanted(kind, gold.count, percent=percent, number=number, spelling=spelling)
 
 
 def _decision(outcome: Outcome) -> Decision | Outcome:

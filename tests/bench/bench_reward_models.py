@@ -34,8 +34,9 @@ from transformers import (
 )
 
 from rewards.models.conventions import Convention, save_convention
-from rewards.models.engine import Request, reward_model
+from rewards.models.engine import reward_model
 from rewards.models.settings import ModelSettings
+from rewards.models.truncation import Request
 
 BATCH, MAX_TOKENS, VOCABULARY = 16, 1024, 8192
 

@@ -12,6 +12,7 @@ from rich.console import Console
 from data_prep.run import PROGRAM, run
 from rewards.errors import ConfigError, DataError
 from rewards.io import read_problems
+from rewards.labelled import ProcessExample, read_labelled
 from rewards.types import Problem
 
 GSM8K = [
@@ -95,6 +96,52 @@ def test_golds_are_shown_as_they_are(tmp_path: Path) -> None:
     assert "[red]:smile:[/red] nobody" in printed
 
 
+def test_a_labelled_set_becomes_a_file_of_examples(tmp_path: Path) -> None:
+    rows = [
+        {"id": f"b-{n}", "generator": "m", "problem": f"Why {n}?", "steps": ["a", "b"], "label": n - 1}
+        | {"final_answer_correct": n == 0}
+        for n in range(3)
+    ]
+    source = tmp_path / "bench.jsonl"
+    source.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    held_out = write_rows(tmp_path / "held_out.jsonl", [{"question": "why 2?"}])
+    output = tmp_path / "examples.jsonl"
+    printed = run_in_process(
+        "dataset=processbench", f"source={source}", f"output={output}", f"evaluation=[{held_out}]"
+    )
+    examples = read_labelled(output)
+    assert [example.id for example in examples] == ["b-0", "b-1"]
+    assert examples[1] == ProcessExample(
+        "Why 1?",
+        ("a\n\n", "b"),
+        (0.0, None),
+        "processbench",
+        "b-1",
+        {"generator": "m", "final_answer_correct": "false"},
+    )
+    assert "dropped: evaluation" in printed
+    assert "2 steps right, 1 steps unjudged, 1 steps wrong" in printed
+    facts = json.loads((tmp_path / "examples.jsonl.meta.json").read_text())
+    assert (facts["rows"], facts["examples"], facts["questions"]) == (3, 2, 2)
+    assert facts["dropped"] == {"evaluation": 1}
+    assert facts["labels"] == {"steps right": 2, "steps unjudged": 1, "steps wrong": 1}
+
+
+def test_evaluation_questions_are_kept_out_of_problems_too(tmp_path: Path) -> None:
+    source = write_rows(tmp_path / "rows.jsonl", GSM8K)
+    held_out = write_rows(tmp_path / "held_out.jsonl", [{"problem": "HOW many?"}])
+    output = tmp_path / "out.jsonl"
+    run_in_process("dataset=gsm8k", f"source={source}", f"output={output}", f"evaluation=[{held_out}]")
+    assert [problem.prompt for problem in read_problems(output)] == ["How much?"]
+
+
+def test_an_unreadable_labelled_row_is_named(tmp_path: Path) -> None:
+    source = write_rows(tmp_path / "rows.jsonl", [{"problem": "p", "steps": "a"}])
+    with pytest.raises(DataError, match=r"rows\.jsonl, line 1, field 'steps': expected a list, got str"):
+        run_in_process("dataset=processbench", f"source={source}", f"output={tmp_path / 'out.jsonl'}")
+    assert not (tmp_path / "out.jsonl").exists()
+
+
 def test_nothing_usable_writes_nothing(tmp_path: Path) -> None:
     source = write_rows(tmp_path / "rows.jsonl", [{"question": "q", "answer": "none"}])
     with pytest.raises(DataError, match="none of its 1 rows can be used"):
@@ -105,12 +152,15 @@ def test_nothing_usable_writes_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (["dataset=gsm9k"], "dataset=gsm9k: expected one of arithmetic, gsm8k, math, jsonl"),
+        (["dataset=gsm9k"], "dataset=gsm9k: expected one of arithmetic, gsm8k, math, jsonl, gsm8k_solutions"),
         (["dataset=jsonl"], "source: dataset=jsonl needs"),
         (["dataset=arithmetic", "source=x.jsonl"], "made on the spot"),
         (["dataset=jsonl", "source=x", "fields.prompt=a+"], r"fields\.prompt=a\+"),
         (["dataset=jsonl", "source=x", "fields.gold_style=last"], r"fields\.gold_style=last"),
         (["dataset=gsm8k", "answer_type=real"], "answer_type=real"),
+        (["dataset=preference"], "source: dataset=preference needs"),
+        (["dataset=processbench", "answer_type=number"], "dataset=processbench has no golds"),
+        (["dataset=arithmetic", "evaluation=[x.jsonl]"], "parts its own evaluation sums off"),
         (["dataset=arithmetic", "arithmetic.train_size=6000"], "expected at most"),
     ],
 )

@@ -4,7 +4,8 @@ import re
 
 import pytest
 
-from data_prep.layouts import LAYOUTS, DropReason, GoldField, Layout, gold_after_hashes, read_row
+from data_prep.drops import DropReason
+from data_prep.layouts import LAYOUTS, GoldField, Layout, gold_after_hashes, read_row
 from rewards.errors import ConfigError, DataError
 from rewards.types import Problem
 

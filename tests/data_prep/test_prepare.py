@@ -6,8 +6,9 @@ from collections.abc import Iterator
 import pytest
 from shared_cases import shared
 
-from data_prep.layouts import LAYOUTS, DropReason, GoldField, Layout
-from data_prep.prepare import Drop, prepare
+from data_prep.drops import Drop, DropReason, count_drops
+from data_prep.layouts import LAYOUTS, GoldField, Layout
+from data_prep.prepare import prepare
 from data_prep.sources import iter_rows
 from rewards.errors import DataError
 
@@ -35,7 +36,7 @@ def test_every_row_is_a_problem_or_a_drop_with_a_reason() -> None:
         Drop("row 4", DropReason.DUPLICATE),
     )
     assert prepared.rows == 5
-    assert prepared.drop_counts() == {
+    assert count_drops(prepared.drops) == {
         DropReason.NO_PROMPT: 1,
         DropReason.NO_GOLD: 1,
         DropReason.DUPLICATE: 1,
@@ -94,5 +95,5 @@ def test_svamp_reads_through_named_fields() -> None:
     layout = Layout(name="svamp", prompt=("Body", "Question"), gold=(GoldField("Answer"),), id="ID")
     prepared = prepare(iter_rows(str(shared("data/benchmarks/svamp.jsonl")), None, "train"), layout)
     assert prepared.rows == 1000
-    assert set(prepared.drop_counts()) <= {DropReason.DUPLICATE}
+    assert set(count_drops(prepared.drops)) <= {DropReason.DUPLICATE}
     assert len(prepared.problems) > 990

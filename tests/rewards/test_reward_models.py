@@ -10,9 +10,10 @@ import torch
 from reward_references import REFERENCES
 from tiny_reward_models import tiny_folder, tokenizer
 
-from rewards.models.engine import Judgement, Request, RewardModel, batches
+from rewards.models.engine import Judgement, RewardModel, batches
 from rewards.models.presets import PRESETS
 from rewards.models.settings import ModelSettings
+from rewards.models.truncation import Request, render_steps
 
 QUESTION = "A box holds 3 red and 4 blue balls. How many balls do 5 boxes hold?"
 STEPS = ("One box holds 3 + 4 = 7 balls.", "Then 5 * 7 = 35,\nwhich is odd.", "So the answer is \\boxed{35}.")
@@ -130,7 +131,8 @@ def test_a_long_completion_keeps_whole_steps(name: str, folder: Path) -> None:
     assert not judged.cut
     assert len(judged.values) == (judged.kept if model.convention.kind == "process" else 1)
     short, longer = (
-        len(model._render(QUESTION, (step,) * count).ids) for count in (judged.kept, judged.kept + 1)
+        len(render_steps(model._renderer, QUESTION, (step,) * count).ids)
+        for count in (judged.kept, judged.kept + 1)
     )
     assert short <= 256 < longer
     (same,) = model.judge([Request(QUESTION, (step,) * judged.kept)])

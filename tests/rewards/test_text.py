@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rewards.errors import ConfigError
-from rewards.extraction import Extraction, ExtractionSettings, Rung
+from rewards.extraction import Extraction, ExtractionSettings, Rung, Wanted
 from rewards.format import FormatSpec
 from rewards.layout import end_of_turn, find_all, hide_quoted, is_visible
 from rewards.marks import find_boxes, find_formulas, find_numbers, is_prose
-from rewards.prose import clean
-from rewards.text import Source, Wanted, extract_answer
+from rewards.text import Source, extract_answer
 from rewards.types import Reason
+from rewards.writing import clean
 
 CASES = [
     json.loads(line)
@@ -48,8 +48,8 @@ def test_the_table(case: dict[str, Any]) -> None:
         case["text"], case.get("prefill", ""), case.get("question", ""), case.get("truncated", False)
     )
     settings = ExtractionSettings(mode=case.get("mode", "lenient"))
-    wanted = Wanted(case.get("kind", "math"), case.get("values", 1), case.get("percent", False))
-    found = extract_answer(source, spec, settings, wanted)
+    options = {name: case[name] for name in ("kind", "values", "percent", "number") if name in case}
+    found = extract_answer(source, spec, settings, Wanted(**options))
     assert (found.answer, found.rung, found.reason) == (case["answer"], case["rung"], case.get("reason"))
 
 

@@ -145,10 +145,11 @@ def read(text: str, gold: Gold, settings: EquivalenceSettings) -> list[Answer]:
     """The readings of a cleaned answer; two where 1,234 may be a number or, against a list, two members."""
     text, _ = undeclared(text, gold.parameter)
     lists = gold.count > 1 or isinstance(gold.parsed, Items)
+    words = settings.number_words or gold.in_words
     readings: list[Answer] = []
     for thousands in (True, False) if lists and re.search(r"\d,\d", text) else (True,):
         try:
-            reading = interpret(parse(text, settings, thousands=thousands))
+            reading = interpret(parse(text, settings, thousands=thousands, words=words))
         except ValueError:
             continue
         if reading not in readings:

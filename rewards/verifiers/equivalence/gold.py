@@ -9,6 +9,7 @@ import re
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+from rewards.numerals import leading_number
 from rewards.types import Reason
 from rewards.verifiers.equivalence.answers import (
     Answer,
@@ -57,6 +58,11 @@ class Gold:
     """How many values must be given: the members of a list, or the entries of the gold."""
     parameter: str = ""
     """The letter that the gold declares to be any integer."""
+
+    @property
+    def in_words(self) -> bool:
+        """Whether the gold begins with a number in words."""
+        return leading_number(words_of(self.text)) is not None
 
 
 @lru_cache(maxsize=4096)
@@ -129,7 +135,7 @@ def _single(text: str, answer_type: str, settings: EquivalenceSettings) -> Gold 
         return as_text
     value, parameter = undeclared(text)
     try:
-        node = parse(value, settings, trusted=True)
+        node = parse(value, settings, words=True, trusted=True)
         parsed = interpret(node)
     except ValueError:
         return as_text if answer_type == "auto" and not _is_open(text) else Reason.INVALID_GOLD
@@ -166,7 +172,7 @@ def _several(texts: list[str], settings: EquivalenceSettings) -> Gold:
     members: list[Answer] = []
     for text in texts:
         try:
-            members.append(interpret(parse(text, settings, trusted=True)))
+            members.append(interpret(parse(text, settings, words=True, trusted=True)))
         except ValueError:
             return Gold(joined, squeeze(joined), "text", count=len(texts))
     flat = [

@@ -36,16 +36,24 @@ _SETS = ("union", "inter", "minus")
 _NEGATED = {"=": "!=", "in": "notin"}
 
 
-def parse(text: str, settings: EquivalenceSettings, *, thousands: bool = True, trusted: bool = False) -> Node:
+def parse(
+    text: str,
+    settings: EquivalenceSettings,
+    *,
+    thousands: bool = True,
+    words: bool = False,
+    trusted: bool = False,
+) -> Node:
     """The tree of a cleaned text; raises ParseError or LexError, never anything else.
 
-    thousands reads 12,345 as one number; trusted (a gold) takes any words behind a value for its unit.
+    thousands reads 12,345 as one number, words reads "twelve" as 12; trusted (a gold) takes any words behind
+    a value for its unit.
     """
     if text[:1].isalpha() or text.startswith("\\text"):
-        words = words_of(text)
-        if phrase := lx.PHRASES.get(words.casefold()):
+        plain = words_of(text)
+        if phrase := lx.PHRASES.get(plain.casefold()):
             return Const(phrase)
-        text = _in_digits(words, trusted=trusted) or text
+        text = (_in_digits(plain, trusted=trusted) if words else None) or text
     tokens = resolve(tokenize(text, thousands=thousands, decimal_comma=settings.decimal_comma))
     if tokens and tokens[0].kind == "rel":  # the left side was left out
         if tokens[0].text in "=~":

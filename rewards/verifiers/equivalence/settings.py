@@ -49,6 +49,7 @@ class EquivalenceSettings:
     interval_notation: True lets an inequality equal its interval (x > 3 and (3, oo)).
     common_log: True reads log without a base as the logarithm to base 10, False as the natural one.
     mixed_numbers: True reads "3 1/3" and "3\\frac13" as 10/3.
+    number_words: True lets an answer in words, "twelve", equal 12; against a gold in words it always does.
     decimal_comma: True reads "3,14" as 3.14.
     list_as_vector: True lets a bracketed list [1, 2] equal a row or a column.
     ratios_reduced: True lets 2:4 equal 1:2.
@@ -68,6 +69,7 @@ class EquivalenceSettings:
     interval_notation: bool = True
     common_log: bool = False
     mixed_numbers: bool = True
+    number_words: bool = False
     decimal_comma: bool = False
     list_as_vector: bool = True
     ratios_reduced: bool = False
