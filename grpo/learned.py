@@ -51,8 +51,13 @@ def learned_parts(reward: RewardConfig) -> list[LearnedPart]:
 
 
 def with_weights(reward: RewardConfig, name: str, folder: Path) -> RewardConfig:
-    """The reward with the weights of a component taken from a folder, which tells its convention itself."""
+    """The reward with the weights of a component taken from a folder, as `rewards.models.fitting` leaves it.
+
+    It tells its convention itself, and holds the reference model where there is one.
+    """
     component = reward.components[name]
     model = component.scorer["model"] | {"path": str(folder), "convention": None}
+    if model["reference"] is not None:
+        model["reference"] = str(folder / "reference")
     other = replace(component, scorer=component.scorer | {"model": model})
     return replace(reward, components=reward.components | {name: other})

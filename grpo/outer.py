@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
+from math import gcd
 from pathlib import Path
 from typing import cast
 
@@ -32,7 +33,8 @@ from rewards.build import build, build_scorer
 from rewards.errors import ConfigError
 from rewards.models.conventions import Convention
 from rewards.models.engine import convention_of
-from rewards.models.fitting import FitSettings, fit
+from rewards.models.fit_settings import FitPrecision, FitSettings, LossSettings
+from rewards.models.fitting import fit
 from rewards.replay import ReplayBuffer, ReplaySettings, is_held_out
 from rewards.replay_draw import Spread
 from rewards.replay_evict import Eviction
@@ -53,6 +55,15 @@ class RoundParts:
     reference: Reference | None
     directory: Path
     say: Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """What of a fit differs between the first one and the later ones."""
+
+    convention: Convention
+    learning_rate: float
+    epochs: int
 
 
 def make_iteration(
@@ -138,7 +149,7 @@ def _own_reward(
         [materials.train_prompts[place] for place in chosen],
         materials.judges.accuracy,
         _labeller(config, iterate, materials, engine, convention),
-        _fit(config, iterate, convention, first.learning_rate, first.epochs),
+        _fit(config, iterate, part, Pace(convention, first.learning_rate, first.epochs)),
         Sampling(f"{config.seed}/first_fit", first.samples, config.rollout.max_completion_tokens),
         lambda prompt: is_held_out(prompt, replay),
     )
@@ -173,7 +184,7 @@ def _trainer(
         materials.reward,
         settings,
         _labeller(config, iterate, materials, parts.engine, convention),
-        _fit(config, iterate, convention, settings.learning_rate, settings.epochs),
+        _fit(config, iterate, part, Pace(convention, settings.learning_rate, settings.epochs)),
         parts.collector,
         [probe.sample for probe in probes],
         parts.directory / REWARD_MODELS,
@@ -181,10 +192,22 @@ def _trainer(
     )
 
 
-def _fit(
-    config: TrainConfig, iterate: IterateConfig, convention: Convention, learning_rate: float, epochs: int
-) -> Fit:
-    settings = FitSettings(learning_rate, epochs, iterate.reward_model.batch_size, config.seed)
+def _fit(config: TrainConfig, iterate: IterateConfig, part: LearnedPart, pace: Pace) -> Fit:
+    """Trains as the policy is trained, on inputs as long as the reward model reads."""
+    convention, batch = pace.convention, iterate.reward_model.batch_size
+    has_steps = convention.kind == "process" and convention.head != "log_ratio"
+    settings = FitSettings(
+        loss=LossSettings() if has_steps else LossSettings(balance="classes"),
+        learning_rate=pace.learning_rate,
+        epochs=pace.epochs,
+        batch_size=batch,
+        micro_batch=gcd(batch, config.optim.micro_batch_rows),
+        max_length=part.settings["max_length"],
+        precision=cast(FitPrecision, config.model.precision),
+        device=str(part.settings["device"]).partition(":")[0],
+        gradient_checkpointing=config.model.gradient_checkpointing,
+        seed=config.seed,
+    )
     return lambda base, train, held_out, target: fit(base, convention, train, held_out, settings, target)
 
 
@@ -195,8 +218,8 @@ def _labeller(
     engine: LocalEngine,
     convention: Convention,
 ) -> Labeller:
-    if convention.kind == "outcome":
-        return OutcomeLabeller()
+    if convention.kind == "outcome" or convention.head == "log_ratio":
+        return OutcomeLabeller()  # an implicit process reward model is trained on outcomes
     completer = LocalCompleter(
         engine, materials.tokenizer, materials.spec, config.rollout.max_completion_tokens
     )

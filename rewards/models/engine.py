@@ -155,6 +155,21 @@ def reward_model(settings: ModelSettings) -> RewardModel:
         return _loaded[settings]
 
 
+def release(settings: ModelSettings) -> None:
+    """Forgets a loaded model; its memory is freed once nobody holds it."""
+    with _loading:
+        _loaded.pop(settings, None)
+
+
+def convention_of(settings: ModelSettings) -> Convention:
+    """How the model of these settings is fed and read; nothing is loaded.
+
+    Raises:
+        ConfigError: neither a preset is named nor does the folder tell its own.
+    """
+    return _convention(settings)[0]
+
+
 _loading = threading.Lock()
 _loaded: dict[ModelSettings, RewardModel] = {}
 
@@ -176,29 +191,3 @@ def _judgement(fitted: Fitted, found: tuple[float, ...] | str) -> Judgement:
     if isinstance(found, str):
         return Judgement(failure=found)
     return Judgement(found, fitted.kept, fitted.cut)
-<<<<<<< HEAD
-
-
-def _largest(most: int, fits: Callable[[int], bool]) -> int:
-    """The largest count in [1, most] that fits, 0 for none; a count fits only where all smaller ones do."""
-    low, high = 0, most
-    while low < high:
-        middle = (low + high + 1) // 2
-        if fits(middle):
-            low = middle
-        else:
-            high = middle - 1
-    return low
-
-
-def release(settings: ModelSettings) -> None:
-    """Forgets a loaded model, so that its memory is freed once nobody holds it."""
-    with _loading:
-        _loaded.pop(settings, None)
-
-
-def convention_of(settings: ModelSettings) -> Convention:
-    """How the model of these settings is fed and read, without loading it."""
-    return _convention(settings)[0]
-=======
->>>>>>> main

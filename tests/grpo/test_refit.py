@@ -46,7 +46,7 @@ def groups(number: int) -> list[ReplayGroup]:
 
 
 def reward(folder: Path) -> RewardConfig:
-    model = {"_target_": "rewards.models.settings.ModelSettings", "path": str(folder)}
+    model = {"_target_": "rewards.models.settings.ModelSettings", "path": str(folder), "reference": None}
     scorer = {"_target_": "fakes_scorers.FolderGain", "model": model | {"convention": None}}
     return RewardConfig({"orm": ComponentConfig(1.0, None, scorer)})
 
