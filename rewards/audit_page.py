@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rewards import page
 from rewards.attacks import Kind
 from rewards.audit_text import (
     HEADINGS,
@@ -20,7 +19,7 @@ from rewards.audit_text import (
 )
 from rewards.dataset_check import DatasetReport
 from rewards.findings import Findings
-from rewards.page import as_text, table
+from rewards.page import as_text, table, write_html
 
 _SHOWN_ROWS = 200
 
@@ -31,7 +30,7 @@ def write_page(path: str, origin: str, report: DatasetReport, findings: Findings
     if findings is not None:
         body += _findings(findings)
     body += _dataset(report)
-    page.write_page(Path(path), "Audit", body)
+    write_html(Path(path), "Audit", body)
 
 
 def _findings(findings: Findings) -> list[str]:
