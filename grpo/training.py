@@ -80,7 +80,7 @@ def _train(
         for note in (*materials.notes, *limit_notes(config, materials)):
             display.say(note)
     with accelerator.main_process_first():  # the others find it in the cache
-        _teach_layout(config, materials, display if run is not None else None)
+        teach_layout(config, materials, display if run is not None else None)
         materials = with_own_reward(config, materials, accelerator, _log(run, display))
     session = make_session(config, materials, accelerator, path, _log(run, display))
     if config.log.trackers:
@@ -124,7 +124,8 @@ def _without_bars() -> Generator[None]:
             logging.enable_progress_bar()
 
 
-def _teach_layout(config: TrainConfig, materials: Materials, display: StepDisplay | None) -> None:
+def teach_layout(config: TrainConfig, materials: Materials, display: StepDisplay | None) -> None:
+    """The cold start, in place, or what an equal one left in the cache; without a display in silence."""
     if config.coldstart.steps == 0:
         return
     steps = config.coldstart.steps
