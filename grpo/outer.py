@@ -105,7 +105,8 @@ def with_own_reward(
     """The materials with a reward model fitted on the policy as it is now, where the run was given none.
 
     Raises:
-        ConfigError: there is one to be fitted, and there are several processes.
+        ConfigError: there is one to be fitted, and there are several processes, or a policy whose weights
+            are partly an adapter's.
     """
     part = next((part for part in learned_parts(config.reward) if part.is_fitted_here), None)
     if part is None or config.iterate is None:
@@ -115,6 +116,12 @@ def with_own_reward(
         raise ConfigError(
             f"reward.components.{part.name}.scorer.model.path: a reward model is fitted in a run of one "
             "process: make one such run (its model is kept for later ones), or give a path"
+        )
+    if config.model.lora_rank and config.coldstart.steps:
+        raise ConfigError(
+            f"model.lora_rank={config.model.lora_rank}: what an adapter learned in the cold start cannot be "
+            "the start of a reward model; set coldstart.steps=0, or give reward.components."
+            f"{part.name}.scorer.model.path"
         )
     if not cache.exists():
         say(f"fitting the reward model {part.name!r} on completions of the policy, judged by the verifier")
@@ -146,6 +153,7 @@ def _own_reward(
     replay = _replay_settings(config.seed, iterate)
     return OwnReward(
         engine,
+        config.model.name if config.coldstart.steps == 0 else None,
         [materials.train_prompts[place] for place in chosen],
         materials.judges.accuracy,
         _labeller(config, iterate, materials, engine, convention),

@@ -17,6 +17,7 @@ from transformers import PreTrainedTokenizerBase
 
 from grpo.collect import score_completions
 from grpo.labelling import Judged, Labeller
+from grpo.models import save_policy
 from grpo.prompt import EncodedPrompt
 from grpo.refit import Fit
 from grpo.rollout.local import LocalEngine, Sampling
@@ -64,6 +65,7 @@ class OwnReward:
 
     Args:
         engine: samples with the policy as it is when asked.
+        base: where these weights of the policy lie already, None where nowhere.
         prompts: one of each problem.
         judge: the accuracy verifier.
         labeller: completions -> examples.
@@ -73,6 +75,7 @@ class OwnReward:
     """
 
     engine: LocalEngine
+    base: str | None
     prompts: Sequence[EncodedPrompt]
     judge: Scorer
     labeller: Labeller
@@ -100,7 +103,7 @@ class OwnReward:
             shutil.rmtree(partial, ignore_errors=True)
         return cache
 
-    def _fit(self, base: Path, target: Path) -> None:
+    def _fit(self, folder: Path, target: Path) -> None:
         judged = self._sample()
         right = sum(one.right for one in judged)
         if right in (0, len(judged)):
@@ -111,10 +114,10 @@ class OwnReward:
             )
         held_out = [one for one in judged if self.is_held_out(one.sample.problem.prompt)]
         train = [one for one in judged if not self.is_held_out(one.sample.problem.prompt)]
-        self.engine.policy.model.save_pretrained(base)
-        self.engine.tokenizer.save_pretrained(base)
+        if self.base is None:
+            save_policy(self.engine.policy, self.engine.tokenizer, folder)
         self.fit(
-            str(base),
+            self.base or str(folder),
             self.labeller.label(train, "first/train"),
             self.labeller.label(held_out, "first/heldout"),
             target,

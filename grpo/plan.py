@@ -8,6 +8,7 @@ from rich.console import Console
 
 from grpo.config import TrainConfig
 from grpo.display import print_plan, print_samples
+from grpo.learned import learned_parts
 from grpo.materials import Materials
 from grpo.summaries import CompletionRow
 from rewards.types import Sample
@@ -19,6 +20,16 @@ def show_plan(config: TrainConfig, materials: Materials, console: Console) -> No
     """Prints notes, two scored samples (the gold laid out, and an empty completion), the plan of a step."""
     for note in (*materials.notes, *limit_notes(config, materials)):
         console.print(note, markup=False)
+    fitted = [part.name for part in learned_parts(config.reward) if part.is_fitted_here]
+    if fitted:
+        console.print(f"reward model {fitted[0]!r}: fitted on the policy's completions when the run starts")
+    else:
+        _show_samples(materials, console)
+    print_plan(console, plan_rows(config, materials))
+
+
+def _show_samples(materials: Materials, console: Console) -> None:
+    """Two scored samples: the gold laid out, and an empty completion."""
     prompt = materials.train_prompts[0]
     gold = "; ".join(prompt.problem.gold)
     texts = [materials.spec.lay_out("...", gold).removeprefix(prompt.prefill), ""]
@@ -28,7 +39,6 @@ def show_plan(config: TrainConfig, materials: Materials, console: Console) -> No
         for sample, score in zip(samples, materials.scorer.score(samples), strict=True)
     ]
     print_samples(console, rows, "two scored samples: the gold laid out, and an empty completion")
-    print_plan(console, plan_rows(config, materials))
 
 
 def limit_notes(config: TrainConfig, materials: Materials) -> list[str]:

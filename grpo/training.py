@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 from accelerate import Accelerator
 from accelerate.utils import broadcast_object_list
-from transformers.utils import logging
 
-from grpo.adapters import save_adapter
 from grpo.coldstart import ColdStartSettings, cold_start, demonstrate
 from grpo.config import TrainConfig, cold_start_hash, config_hash, to_yaml
 from grpo.display import StepDisplay, print_headline, print_health
 from grpo.durable import check_folder
 from grpo.materials import Materials, gather_materials
+from grpo.models import save_policy
 from grpo.outer import with_own_reward
 from grpo.plan import limit_notes, show_plan
 from grpo.prepared import cache_folder
@@ -89,7 +87,7 @@ def _train(
     this.go()
     summary = RunSummary(config.steps, this.seconds, this.before, this.latest, this.last_reward)
     if run is not None:
-        _save_model(config, materials, path / "model")
+        save_policy(materials.policy, materials.tokenizer, path / "model", lora=config.model.lora_rank > 0)
         run.mark_finished(summary)
         print_headline(display.console, this.before, this.latest)
         print_health(display.console, display.health)
@@ -101,27 +99,6 @@ def _train(
 def _log(run: RunDir | None, display: StepDisplay) -> Callable[[str], None]:
     """Takes a sentence for the log; only the main process, which holds the run, has one."""
     return display.say if run is not None else lambda _: None
-
-
-def _save_model(config: TrainConfig, materials: Materials, folder: Path) -> None:
-    with _without_bars():
-        if config.model.lora_rank:
-            save_adapter(materials.policy.model, folder)
-        else:
-            materials.policy.model.save_pretrained(folder)
-        materials.tokenizer.save_pretrained(folder)
-
-
-@contextmanager
-def _without_bars() -> Generator[None]:
-    """Keeps the progress bars of transformers, such as that of writing a model, out of our own display."""
-    shown = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        if shown:
-            logging.enable_progress_bar()
 
 
 def teach_layout(config: TrainConfig, materials: Materials, display: StepDisplay | None) -> None:
