@@ -9,7 +9,7 @@ from fakes import SPEC, TOKENIZER, RuleScorer, llama, policy, problem, prompts
 
 from grpo.alarms import CHANGED, AlarmSettings
 from grpo.drift import Drift
-from grpo.names import unexplained
+from grpo.names import is_timing, unexplained
 from grpo.policy import token_batch
 from grpo.probes import make_probes
 from grpo.reference import FrozenReference
@@ -135,7 +135,8 @@ def observe(watch: Watch, step: int, gold: float, reward: float) -> dict[str, fl
     assert [name for name in observed.metrics if name.startswith("watch/alarm/")] == list(
         dict.fromkeys(f"watch/alarm/{alarm.kind}" for alarm in observed.alarms)
     )
-    return {"step": float(step), **metrics, **observed.metrics}
+    found = {name: value for name, value in observed.metrics.items() if not is_timing(name)}
+    return {"step": float(step), **metrics, **found}
 
 
 GOLD = [0.2, 0.4, 0.6, 0.9, 0.9, 0.9, 0.7, 0.5, 0.3, 0.2, 0.2, 0.2, 0.2, 0.2]

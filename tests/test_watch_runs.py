@@ -1,0 +1,55 @@
+"""A run that watches itself: an alarm that stops it, one that is only told, and what is refused."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from training_runs import Trainer, metrics_of, run_folders
+
+from grpo import checkpoint
+from grpo.config import TRAIN
+from rewards.errors import ConfigError
+
+# Hardly any step of the tiny policy has no group that is paid alike, so two steps are enough.
+EASILY_ALARMED = ("reward=verifiable", "watch.window=2", "watch.silent_share=0", "eval.every=0")
+
+
+@pytest.fixture
+def trainer(tmp_path: Path, program_env: Mapping[str, str]) -> Trainer:
+    return Trainer(tmp_path, program_env)
+
+
+def test_an_alarm_stops_the_run_where_it_is_asked_to(trainer: Trainer) -> None:
+    for _ in range(2):  # the same command goes on after the checkpoint and meets the same alarm
+        done = trainer.run(*EASILY_ALARMED, "watch.on_alarm=stop", "checkpoint.every=1")
+        assert done.returncode == 2, done.stdout
+        assert "of the groups of the last 2 steps are in no gradient" in done.stdout
+        (line,) = done.stderr.splitlines()
+        assert line.startswith("error: step 2: stopped by watch.on_alarm=stop: ")
+        (run,) = run_folders(trainer.output)
+        last = metrics_of(run)[-1]
+        assert (last["step"], last["watch/alarm/signal"]) == (2, 1)
+        assert sorted(checkpoint.list_steps(run / "checkpoints"))[-1] == 1
+        assert not (run / "summary.json").exists()
+
+
+def test_an_alarm_is_told_and_the_run_goes_on(trainer: Trainer) -> None:
+    done = trainer.run(*EASILY_ALARMED)
+    assert done.returncode == 0, done.stderr
+    assert "alarm: " in done.stdout
+    (run,) = run_folders(trainer.output)
+    assert [line["step"] for line in metrics_of(run) if "watch/alarm/signal" in line] == [2, 4]
+
+
+def test_what_the_watch_needs_not_it_leaves_out(trainer: Trainer) -> None:
+    run = trainer.finish("steps=2", "watch.kl_rows=0", "watch.probe_problems=0")
+    names = {name for line in metrics_of(run) for name in line}
+    assert not {name for name in names if name.startswith(("watch/kl", "probe/"))}
+    assert {"watch/gold", "watch/format", "watch/silent_groups"} <= names
+
+
+def test_a_refit_needs_a_reward_model_that_trains_on() -> None:
+    with pytest.raises(ConfigError, match=r"watch\.on_alarm=refit: this run has no reward model"):
+        TRAIN.load(["watch.on_alarm=refit"])
+    with pytest.raises(ConfigError, match=r"watch\.window=1: expected a finite number >= 2"):
+        TRAIN.load(["watch.window=1"])
