@@ -228,7 +228,8 @@ def values_of(scorer: Scorer, samples: Sequence[Sample]) -> list[float | None]:
 
 def drift(old: Sequence[float | None], new: Sequence[float | None]) -> dict[str, float]:
     """`refit/drift...`: how the values of the same completions moved, over those that both judged."""
-    moved = [after - before for before, after in zip(old, new, strict=True) if None not in (before, after)]
+    pairs = zip(old, new, strict=True)
+    moved = [after - before for before, after in pairs if before is not None and after is not None]
     if not moved:
         return {}
     return {"refit/drift_mean": fmean(moved), "refit/drift": fmean(map(abs, moved))}
