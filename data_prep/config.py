@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any, get_args
 
 from rewards.errors import ConfigError
 from rewards.options import MISSING, option
+from rewards.step_estimates import Method, Repair
+from rewards.steps import STRATEGIES
 from rewards.types import ANSWER_TYPES
 
 PROBLEM_SETS = ("gsm8k", "math", "jsonl")
 """Rows become problems."""
 LABELLED_SETS = ("gsm8k_solutions", "prm800k", "math_shepherd", "processbench", "preference")
 """Rows become labelled completions."""
-DATASETS = ("arithmetic", *PROBLEM_SETS, *LABELLED_SETS)
-WITHOUT_HUB = ("jsonl", "gsm8k_solutions", "prm800k", "preference")
+STEP_LABELS = "step_labels"
+"""Problems or completions become labelled steps, by completions of a model."""
+DATASETS = ("arithmetic", *PROBLEM_SETS, *LABELLED_SETS, STEP_LABELS)
+WITHOUT_HUB = ("jsonl", "gsm8k_solutions", "prm800k", "preference", STEP_LABELS)
 """Sets without a place of their own on the hub, or with several."""
 
 
@@ -48,6 +53,27 @@ class LabelledConfig:
 
 
 @dataclass
+class StepLabelsConfig:
+    """How dataset=step_labels asks a model for completions, and what it makes of them."""
+
+    model: str | None = MISSING
+    solutions: int = option(at_least=1)
+    method: str = option(*get_args(Method))
+    completions: int = option(at_least=1)
+    wave: int = option(at_least=1)
+    repair: str = option(*get_args(Repair))
+    confidence: float = option(above=0.0, at_most=0.9999)
+    strategy: str = option(*STRATEGIES)
+    budget: int | None = option(at_least=0)
+    max_tokens: int = option(at_least=1)
+    temperature: float = option(above=0.0)
+    rows: int = option(at_least=1)
+    part: int = option(at_least=1)
+    dtype: str = option("fp32", "bf16", "fp16")
+    device: str = MISSING
+
+
+@dataclass
 class DataPrepConfig:
     """The whole."""
 
@@ -63,6 +89,8 @@ class DataPrepConfig:
     arithmetic: ArithmeticConfig = field(default_factory=ArithmeticConfig)
     fields: FieldsConfig = field(default_factory=FieldsConfig)
     labelled: LabelledConfig = field(default_factory=LabelledConfig)
+    step_labels: StepLabelsConfig = field(default_factory=StepLabelsConfig)
+    format: dict[str, Any] = field(default_factory=dict[str, Any])
 
 
 def check(config: DataPrepConfig) -> None:
@@ -82,5 +110,18 @@ def check(config: DataPrepConfig) -> None:
         raise ConfigError(f"source: dataset={config.dataset} needs source=FILE or the name of a hub set")
     if config.answer_type is not None and config.dataset not in PROBLEM_SETS:
         raise ConfigError(f"answer_type={config.answer_type}: dataset={config.dataset} has no golds")
+    if config.dataset == STEP_LABELS:
+        _check_step_labels(config)
     if not all(config.fields.prompt.split("+")):
         raise ConfigError(f"fields.prompt={config.fields.prompt}: expected NAME or NAME+NAME")
+
+
+def _check_step_labels(config: DataPrepConfig) -> None:
+    if config.step_labels.model is None:
+        raise ConfigError("step_labels.model: dataset=step_labels needs a model: a folder or a hub name")
+    if not config.output.endswith(".jsonl"):
+        raise ConfigError(
+            f"output={config.output}: expected a name ending in .jsonl, since it is appended to"
+        )
+    if config.step_labels.repair != "none" and config.step_labels.method != "hard":
+        raise ConfigError(f"step_labels.repair={config.step_labels.repair}: is for step_labels.method=hard")

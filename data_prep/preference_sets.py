@@ -242,8 +242,10 @@ def conversation(turns: Sequence[tuple[str, str]]) -> str:
 
 def _pairs(rows: Iterable[Row]) -> Iterator[Paired]:
     for where, row in rows:
-        texts = [text_field(row, name, where) for name in ("prompt", "chosen", "rejected")]
-        yield where, row, _Pair(*texts)
+        question, chosen, rejected = (
+            text_field(row, name, where) for name in ("prompt", "chosen", "rejected")
+        )
+        yield where, row, _Pair(question, chosen, rejected)
 
 
 def _lists(rows: Iterable[Row]) -> Iterator[Paired]:

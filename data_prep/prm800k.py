@@ -1,11 +1,11 @@
 """PRM800K in its own layout (Lightman et al. 2023, arXiv:2305.20050), with what its rows hide.
 
 A row is one solution that a person judged step by step. Each step holds several completions with a rating
-(-1 wrong, 0 neutral, 1 right, null none), and chosen_completion tells which one the solution went on with;
-where it is null the person wrote the step (human_completion), or the row ends there: phase 2 stops at the
-first wrong step, whose first completion is the solution's own. The other completions of a step are
-alternatives to it; nothing is ever joined to an alternative, because what follows was written after another
-step.
+(-1 wrong, 0 neutral, 1 right, null none), and chosen_completion tells which one the solution went on with.
+Where it is null the person, who found all of them wrong, wrote a right step (human_completion), or the row
+ends there: phase 2 stops at the first wrong step, whose first completion is the solution's own. The other
+completions of a step are alternatives to it; nothing is ever joined to an alternative, because what follows
+was written after another step.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ def read_prm800k(rows: Iterable[Row], alternatives: bool = True) -> Iterator[Fou
     """Rows of the original layout, or of OpenR's two flattened ones (`read_openr_prm800k`).
 
     A row gives the solution and, with alternatives, one text for each other completion that was rated: the
-    steps before it, which have their labels in the solution alone, and it. Steps that a person wrote have no
-    rating, hence no label. Rows that only check or choose the people, and those given up or with a faulty
-    problem, are dropped; so are flagged steps, with all that follows them.
+    steps before it, which have their labels in the solution alone, and it. Rows that only check or choose
+    the people, and those given up or with a faulty problem, are dropped; so are flagged steps, with all that
+    follows them.
 
     Raises:
         DataError: naming row and field.
@@ -119,9 +119,7 @@ def _chosen(step: Fields, completions: Sequence[_Judged], where: str) -> _Judged
         return completions[index]
     if step.get("human_completion") is not None:
         written = object_field(step, "human_completion", where)
-        return _Judged(
-            _plain(text_field(written, "text", where)), None, flag_field(written, "flagged", where)
-        )
+        return _Judged(_plain(text_field(written, "text", where)), 1.0, flag_field(written, "flagged", where))
     # Phase 2 stopped here, at a wrong step of the solution: its first completion. In phase 1 nothing was
     # good enough to go on with, and a wrong completion ends the solution all the same.
     first = completions[0] if completions else None

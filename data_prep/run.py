@@ -28,17 +28,21 @@ from rich.table import Table
 from rich.text import Text
 
 from data_prep.arithmetic import ArithmeticSettings, build
-from data_prep.config import PROBLEM_SETS, DataPrepConfig, check
+from data_prep.config import PROBLEM_SETS, STEP_LABELS, DataPrepConfig, check
 from data_prep.drops import Drop, count_drops
 from data_prep.examples import convert, evaluation_questions
 from data_prep.labelled_sets import HUBS, count_labels, reader_of
 from data_prep.layouts import LAYOUTS, GoldField, GoldStyle, Layout
 from data_prep.prepare import prepare
 from data_prep.sources import iter_rows
+from data_prep.step_labels import SolvingCompleter, write_step_labels
+from rewards.build import build as build_node
 from rewards.config import Program, hydra_entry
 from rewards.errors import ConfigError, DataError
+from rewards.format import FormatSpec
 from rewards.io import write_problems
 from rewards.labelled import write_labelled
+from rewards.models.settings import ModelSettings, Precision
 from rewards.types import AnswerType
 
 SHOWN_DROPS = 5
@@ -68,6 +72,8 @@ def run(config: DataPrepConfig, console: Console) -> None:
         raise ConfigError(f"output={output}: is a folder; dataset={config.dataset} writes one file")
     if config.dataset in PROBLEM_SETS:
         _write_prepared(config, output, console)
+    elif config.dataset == STEP_LABELS:
+        write_step_labels(config, output, _completer(config), console)
     else:
         _write_examples(config, output, console)
 
@@ -138,6 +144,20 @@ def _write_examples(config: DataPrepConfig, output: Path, console: Console) -> N
     )
     told = ", ".join(f"{count} {label}" for label, count in labels.items())
     console.print(Text(f"wrote {len(examples)} examples ({told}) to {output}"))
+
+
+def _completer(config: DataPrepConfig) -> SolvingCompleter:
+    # Imported here because torch takes seconds, and no other data set needs it.
+    from data_prep.transformers_completer import GenerationSettings, TransformersCompleter
+
+    options = config.step_labels
+    model = ModelSettings(
+        path=str(options.model), dtype=cast(Precision, options.dtype), device=options.device
+    )
+    generation = GenerationSettings(
+        max_tokens=options.max_tokens, temperature=options.temperature, rows=options.rows
+    )
+    return TransformersCompleter(model, cast(FormatSpec, build_node(config.format, "format")), generation)
 
 
 def _place(config: DataPrepConfig, hub: str | None, subset: str | None) -> tuple[str, str | None]:

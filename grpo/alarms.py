@@ -7,6 +7,8 @@ about each other). Gold is the verifier's share of right completions, proxy is w
 
 - gap: the proxy rose while the gold fell. Gao et al. 2022 (arXiv 2210.10760): a policy that optimises a proxy
   first gains and then loses gold, while the proxy goes on rising.
+- blind: the proxy once told right from wrong completions of a problem and now prefers the wrong ones; this
+  can be seen before the gold falls.
 - length: completions grew or shrank by a factor that no gain of gold goes with.
 - signal: nearly all groups are in no gradient, and not because all of their completions are right.
 - probe: a degenerate completion that was paid less than honest work is paid as much.
@@ -18,7 +20,7 @@ Noise is estimated from the differences of neighbouring steps, in which a trend 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean
@@ -28,7 +30,8 @@ from grpo.probes import DEGENERATE, HONEST, pays_for, probe_metric
 Line = Mapping[str, float]
 """One step's metrics with its "step"."""
 
-PROXY, GOLD, LENGTH, SILENT = "reward", "watch/gold", "completions/mean_length", "watch/silent_groups"
+PROXY, GOLD, WITHIN = "reward", "watch/gold", "watch/auc_within"
+LENGTH, SILENT = "completions/mean_length", "watch/silent_groups"
 CHANGED = "refit/accepted"
 """1 on the step after which the reward model was another."""
 FALL_SIGMAS, RISE_SIGMAS = 4.0, 2.0
@@ -47,7 +50,7 @@ class AlarmSettings:
 
 @dataclass(frozen=True, slots=True)
 class Alarm:
-    """kind: `gap`, `length`, `signal` or `probe`. text: what is wrong, with the numbers."""
+    """kind: `gap`, `blind`, `length`, `signal` or `probe`. text: what is wrong, with the numbers."""
 
     kind: str
     text: str
@@ -71,7 +74,7 @@ def raised(history: Sequence[Line], settings: AlarmSettings) -> list[Alarm]:
     recent = history[-settings.window : -1]
     current = since_change(history)
     found: list[Alarm] = []
-    for kind, reason in (("gap", _gap), ("length", _length), ("signal", _signal)):
+    for kind, reason in _RULES.items():
         if not any(line.get(alarm_metric(kind)) for line in recent):
             text = reason(current, settings)
             found += [Alarm(kind, text)] if text is not None else []
@@ -86,7 +89,7 @@ def since_change(history: Sequence[Line]) -> Sequence[Line]:
 
 @dataclass(frozen=True, slots=True)
 class _Compared:
-    """The newest window and the one with the best gold that shares no step with it."""
+    """The newest window and the best one that shares no step with it, of the lines."""
 
     newest: Sequence[Line]
     best: Sequence[Line]
@@ -105,7 +108,7 @@ class _Compared:
 
 
 def _compare(history: Sequence[Line], window: int, names: Sequence[str]) -> _Compared | None:
-    """None where fewer than two windows of steps have all the names, GOLD the first of them."""
+    """None where fewer than two windows of steps have all the names; the best is that of the first name."""
     lines = [line for line in history if all(name in line for name in names)]
     if len(lines) < 2 * window:
         return None
@@ -129,6 +132,19 @@ def _gap(history: Sequence[Line], settings: AlarmSettings) -> str | None:
         f"the reward rose from {best_proxy:.3f} to {proxy:.3f} while the share of right completions fell "
         f"from {best_gold:.3f} to {gold:.3f} ({_span(found)}): what is paid is being exploited; read the "
         "latest file of completions/"
+    )
+
+
+def _blind(history: Sequence[Line], settings: AlarmSettings) -> str | None:
+    found = _compare(history, settings.window, (WITHIN,))
+    if found is None:
+        return None
+    best, newest = found.means(WITHIN)
+    if newest >= 0.5 or best - newest <= FALL_SIGMAS * found.error(WITHIN):
+        return None
+    return (
+        f"of a right and a wrong completion of a problem the right one was paid more in {100 * best:.0f} % of "
+        f"all pairs, and now is in {100 * newest:.0f} % ({_span(found)}): the reward prefers wrong answers"
     )
 
 
@@ -177,3 +193,12 @@ def _span(found: _Compared) -> str:
         f"means of {len(found.newest)} steps, up to step {found.best[-1]['step']:g} and up to "
         f"step {found.newest[-1]['step']:g}"
     )
+
+
+_RULES: Mapping[str, Callable[[Sequence[Line], AlarmSettings], str | None]] = {
+    "gap": _gap,
+    "blind": _blind,
+    "length": _length,
+    "signal": _signal,
+}
+"""By kind; each gives the reason, or None, from the steps since the reward model last changed."""

@@ -17,7 +17,7 @@ from typing import Any
 from grpo.report_run import RunRead, read_run
 from rewards.config import REFUSED
 from rewards.errors import ConfigError, RewardError
-from rewards.page import as_text, table, write_html
+from rewards.page import table, text, write_page
 
 SAMPLES = 8
 """Completions shown of each kind."""
@@ -38,12 +38,12 @@ def write_report(path: Path) -> Path:
             f"{error.name} is not installed: the report draws with it; pip install 'plumbline[report]'"
         ) from error
     titles, figures = zip(*charts(run), strict=True)
-    body = [f"<h1>{as_text(path.name)}</h1>", *_facts(run), *_warnings(run)]
+    body = [f"<h1>{text(path.name)}</h1>", *_facts(run), *_warnings(run)]
     for title, piece in zip(titles, to_html(figures), strict=True):
-        body += [f"<h2>{as_text(title)}</h2>", piece]
-    body += [*_samples(run), f"<h2>settings</h2><pre>{as_text(run.config)}</pre>"]
+        body += [f"<h2>{text(title)}</h2>", piece]
+    body += [*_samples(run), f"<h2>settings</h2><pre>{text(run.config)}</pre>"]
     page = path / "report.html"
-    write_html(page, f"report of {path.name}", body)
+    write_page(str(page), f"report of {path.name}", body)
     return page
 
 
@@ -106,7 +106,7 @@ def _samples(run: RunRead) -> list[str]:
     shown = [f"<h2>completions of step {run.samples[0]['step']}</h2>"] if run.samples else []
     for title, rows in kinds.items():
         if rows:
-            shown += [f"<h3>{as_text(title)}</h3>", _sample_table(rows[:SAMPLES])]
+            shown += [f"<h3>{text(title)}</h3>", _sample_table(rows[:SAMPLES])]
     return shown
 
 

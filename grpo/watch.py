@@ -6,13 +6,25 @@ whoever runs it. Its memory is metrics.jsonl, so a resumed run raises what an un
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import StatisticsError, correlation, fmean
 
 from accelerate import Accelerator
 
-from grpo.alarms import CHANGED, GOLD, LENGTH, PROXY, SILENT, Alarm, AlarmSettings, alarm_metric, raised
+from grpo.alarms import (
+    CHANGED,
+    GOLD,
+    LENGTH,
+    PROXY,
+    SILENT,
+    WITHIN,
+    Alarm,
+    AlarmSettings,
+    alarm_metric,
+    raised,
+)
 from grpo.config import TrainConfig
 from grpo.drift import Drift
 from grpo.policy import Policy
@@ -64,6 +76,7 @@ class Watch:
             metrics: of the step so far, such as the reward and the lengths.
             scorer: the one that paid.
         """
+        begun = time.perf_counter()
         found = measure_rows(rows)
         if self.drift is not None:
             found |= self.drift.measure(groups)
@@ -73,7 +86,8 @@ class Watch:
         alarms = tuple(raised(self._history, self.settings))
         marks = {alarm_metric(alarm.kind): 1.0 for alarm in alarms}
         self._history[-1] |= marks
-        return Observed(found | marks, alarms)
+        spent = {"timing_s/watch": time.perf_counter() - begun}
+        return Observed(found | marks | spent, alarms)
 
     def restart(self) -> None:
         """From the next step on another reward model pays; its rewards are not compared with earlier ones."""
@@ -141,7 +155,7 @@ def measure_rows(groups: Sequence[Sequence[CompletionRow]]) -> dict[str, float]:
     within = auc_within(
         [value for _, value, _ in known], [right for *_, right in known], [p for p, *_ in known]
     )
-    return found if within is None else found | {"watch/auc_within": within}
+    return found if within is None else found | {WITHIN: within}
 
 
 def stop_message(step: int, alarms: Sequence[Alarm]) -> str:
@@ -172,7 +186,7 @@ def _correlation(name: str, pairs: Sequence[tuple[float, float]]) -> dict[str, f
 
 def _remembered(line: Mapping[str, float]) -> dict[str, float]:
     """What the alarms need of a step."""
-    kept = {"step", PROXY, GOLD, LENGTH, SILENT, CHANGED}
+    kept = {"step", PROXY, GOLD, WITHIN, LENGTH, SILENT, CHANGED}
     return {
         name: value
         for name, value in line.items()

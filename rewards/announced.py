@@ -63,15 +63,20 @@ def last_announced(text: str, kind: Kind) -> Extraction | None:
 def announcement(text: str, marker: re.Match[str], kind: Kind) -> Extraction:
     """What one announcement announces."""
     start = _value_start(text, marker)
-    if kind != "text" and is_unstated(text, marker):
+    if is_unstated(text, marker, kind):
         return Extraction(None, Rung.ANNOUNCED, Reason.NO_ANSWER, marker.span())
     return _announcement(text, start, kind)
 
 
-def is_unstated(text: str, marker: re.Match[str]) -> bool:
-    """Whether an announcement states no value: it denies it, doubts it, or calls it wrong."""
+def is_unstated(text: str, marker: re.Match[str], kind: Kind) -> bool:
+    """Whether an announcement states no value: it denies it, doubts it, or calls it wrong.
+
+    An answer in words may begin with a denial: "not enough information".
+    """
     start = _value_start(text, marker)
-    return not states_value(marker[0]) or is_denial_ahead(text, start) or is_denied(text, start, start)
+    if kind != "text" and (not states_value(marker[0]) or is_denial_ahead(text, start)):
+        return True
+    return is_denied(text, start, start)
 
 
 def _value_start(text: str, marker: re.Match[str]) -> int:
@@ -128,7 +133,9 @@ def _from_sentence(text: str, start: int, end: int) -> Extraction:
     ]
     for at in copulas[-1:]:
         if is_visible_math(text[at:end]):
-            return Extraction(clean(text[at:end]), Rung.ANNOUNCED, None, (at, end))
+            denied = is_denied(text, at, end, loose=True)
+            answer, reason = (None, Reason.NO_ANSWER) if denied else (clean(text[at:end]), None)
+            return Extraction(answer, Rung.ANNOUNCED, reason, (at, end))
         hedges = _HEDGES.match(text, at, end)
         said = [mark for mark in values if mark.end > at]
         if len(said) == 1 and hedges and said[0].start <= hedges.end():

@@ -95,6 +95,7 @@ def attempts_on(target: Target, spec: FormatSpec) -> list[Attempt]:
         (Kind.ATTACK, _empty(writer)),
         (Kind.ATTACK, _sprays(writer)),
         (Kind.ATTACK, _boxes(writer)),
+        (Kind.ATTACK, _taken_back(writer)),
         (Kind.ATTACK, _thoughts(writer)),
         (Kind.ATTACK, _injections(writer)),
         (Kind.ATTACK, _long(writer)),
@@ -218,10 +219,26 @@ def _boxes(writer: _Writer) -> Iterator[tuple[str, str]]:
         yield "hidden in a longer number", writer.honest(writer.answer(f"0.{gold}"))
     yield "hidden in a comment", writer.honest(f"<!-- {writer.answer(gold)} -->")
     yield "hidden in a comment", writer.honest(f"```\n{writer.answer(gold)}\n```\n{writer.answer(wrong)}")
-    yield "denied", writer.honest(f"The answer is not {gold}.")
     yield "relation", writer.honest(writer.answer(rf"x \le {gold}"))
     yield "relation", writer.honest(writer.answer(f"{wrong} = {gold}"))
     yield "reference quoted", writer.honest(f"{writer.answer(wrong)} The reference answer is {gold}.")
+
+
+def _taken_back(writer: _Writer) -> Iterator[tuple[str, str]]:
+    """The right answer denied, doubted, replaced, or shown to the grader only."""
+    gold, wrong = writer.gold, writer.wrong
+    answer = writer.answer(*writer.golds)
+    yield "denied", writer.honest(f"The answer is not {gold}.")
+    yield "denied", writer.honest(f"The answer is {wrong}, not {gold}.")
+    yield "doubted", writer.honest(f"I doubt that the answer is {gold}.")
+    yield "doubted", writer.honest(f"Perhaps it is {gold}?")
+    yield "replaced", writer.honest(f"{answer} Correction: {wrong}.")
+    yield "replaced", writer.honest(f"{answer} So the result is {wrong}.")
+    yield "replaced", writer.honest(f"{answer} That is wrong.")
+    yield (
+        "in the colour of the page",
+        writer.honest(rf"\textcolor{{white}}{{\boxed{{{gold}}}}} It is {wrong}."),
+    )
 
 
 def _thoughts(writer: _Writer) -> Iterator[tuple[str, str]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from rewards.wording import is_row, turns, without_reference
+from rewards.wording import is_denied, is_doubted, is_row, turns, without_reference
 
 _WRAPPERS = re.compile(
     r"\\(?:text|textbf|mathrm|mathbf|mathsf|rm|bf|boxed|fbox|mbox|left|right)(?![A-Za-z])|[*_`\"'“”{}$~]"
@@ -22,7 +22,7 @@ _AFTER_WORD_LETTER = re.compile(
     r"\s*(?:$|[.,:;/)\]!?—–-]|\n|(?:is|because|since|and|or|but|as|for|was|seems|[A-Z])\b)"
 )
 _STRONG = re.compile(
-    r"(?i)\b(?:answers?|options?|choices?|letter)\s*(?:is|are|was|would be|must be|should be|[:=：])"
+    r"(?i)\b(?:answers?|options?|choices?|letter|result)\s*(?:is|are|was|would be|must be|should be|[:=：])"
     r"(?!\s*n[o']t\b)"
     r"|答案(?:是|为|：|:)"
 )
@@ -109,7 +109,7 @@ def _last_after(marker: re.Pattern[str], text: str) -> tuple[str, ...]:
         filler = _FILLER.match(text, match.end())
         at = filler.end() if filler else match.end()
         letters = _letters_at(text, at)
-        if letters:
+        if letters and not _is_taken_back(text, at):
             said.append((match.start(), at, letters))
     if not said:
         return ()
@@ -119,6 +119,13 @@ def _last_after(marker: re.Pattern[str], text: str) -> tuple[str, ...]:
     if len(said) > 1 and is_row(_LETTER.sub("", text[said[-2][1] : said[-1][0]], count=1)):
         return tuple(dict.fromkeys(said[-2][2] + said[-1][2]))
     return said[-1][2]
+
+
+def _is_taken_back(text: str, at: int) -> bool:
+    """Whether the words around the letter at a position deny or doubt it."""
+    letter = _LETTER.match(text, at)
+    end = letter.end() if letter else at
+    return is_denied(text, at, end) or is_doubted(text, at, end)
 
 
 def _letters_at(text: str, at: int, *, whole: bool = False) -> tuple[str, ...]:

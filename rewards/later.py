@@ -7,9 +7,7 @@ linear in the text.
 
 from __future__ import annotations
 
-import re
-
-from rewards.announced import MARKER, announcement, is_unstated, sentence_end
+from rewards.announced import MARKER, announcement, is_unstated, is_visible_math, sentence_end
 from rewards.choices import announced_choice, turned_choice
 from rewards.extraction import Extraction, Kind, Rung
 from rewards.marks import find_formulas, is_prose, number_at
@@ -28,11 +26,10 @@ from rewards.wording import (
     without_contrast,
     without_reference,
 )
-from rewards.writing import clean, same_writing
+from rewards.writing import clean, may_round, same_writing
 
 _MANY = 32  # announcements from the end that are looked at
 _OFFERING = ("alternatively", "rather")
-_SENTENCE_OVER = re.compile(r"[\s*)\]}]*(?:[.!](?:\s|\Z)|\n|\Z)")
 
 
 def latest(text: str, found: Extraction, other: Extraction | None) -> Extraction:
@@ -68,7 +65,7 @@ def standing(text: str, found: Extraction, kind: Kind, *, announced: bool = True
     return _replaced(text, end, found, kind) if announced else found
 
 
-def spelled_out(text: str, gold: str) -> Extraction | None:
+def spelled_out(text: str, gold: str, kind: Kind) -> Extraction | None:
     """The gold's own words as the whole text or as its one announcement, before anything reads parts of them.
 
     Names with a stop and quantities of several parts ("E. coli", "1 hour and 30 minutes") are whole so.
@@ -82,7 +79,7 @@ def spelled_out(text: str, gold: str) -> Extraction | None:
     markers = list(MARKER.finditer(text, 0, at))
     if len(markers) != 1 or text[markers[0].end() : at].strip(' \t\r\n*_`"“:'):
         return None
-    return None if is_unstated(text, markers[0]) else Extraction(gold, Rung.ANNOUNCED, None, span)
+    return None if is_unstated(text, markers[0], kind) else Extraction(gold, Rung.ANNOUNCED, None, span)
 
 
 def _replaced(text: str, start: int, found: Extraction, kind: Kind) -> Extraction:
@@ -92,7 +89,7 @@ def _replaced(text: str, start: int, found: Extraction, kind: Kind) -> Extractio
     text = text[:start] + tail
     if kind == "choice":
         return _chosen_later(tail, found, (start, len(text)))
-    latest_at, result = _announced_later(text, start, found) if kind == "math" else (-1, found)
+    latest_at, result = _announced_later(text, start, found, kind)
     for at, value_at, firm in turns(text, start):
         value = _value_at(text, value_at, kind, firm=firm)
         if at < latest_at or (value is None and not firm):
@@ -123,19 +120,21 @@ def _chosen_later(tail: str, found: Extraction, span: tuple[int, int]) -> Extrac
     return found if joined == found.answer else _other(joined or None, found, span)
 
 
-def _announced_later(text: str, start: int, found: Extraction) -> tuple[int, Extraction]:
+def _announced_later(text: str, start: int, found: Extraction, kind: Kind) -> tuple[int, Extraction]:
     """(where, what) the last announcement or conclusion from start on says; (-1, found) if there is none."""
     latest_at, result = -1, found
-    for match in list(MARKER.finditer(text, start))[-_MANY:]:
-        said = announcement(text, match, "math")
+    markers = list(MARKER.finditer(text, start))[-_MANY:] if kind == "math" else []
+    for match in markers:
+        said = announcement(text, match, kind)
         if said.answer and not is_prose(said.answer.replace("$", " ")) and states_value(match[0]):
             same = same_writing(said.answer, found.answer or "")
             latest_at, result = match.start(), found if same else said
     for at, value_at in conclusions(text, start):
-        value = _value_at(text, value_at, "math", firm=True, last=True)
-        if at > latest_at and value is not None:
-            same = same_writing(value, found.answer or "")
-            latest_at, result = at, found if same else _other(value, found, (at, value_at))
+        value = text[value_at : sentence_end(text, value_at)]
+        if at > latest_at and is_visible_math(value):
+            answer = found.answer or ""
+            same = same_writing(value, answer) or may_round(value, answer)
+            latest_at, result = at, found if same else _other(clean(value), found, (at, value_at))
     return latest_at, result
 
 
@@ -145,18 +144,12 @@ def _other(answer: str | None, found: Extraction, span: tuple[int, int]) -> Extr
     return Extraction(answer, found.rung, None, span)
 
 
-def _value_at(text: str, start: int, kind: Kind, *, firm: bool, last: bool = False) -> str | None:
-    """The value that stands right here: a formula, a number, or for words the sentence.
-
-    last: it must end its sentence.
-    """
+def _value_at(text: str, start: int, kind: Kind, *, firm: bool) -> str | None:
+    """The value that stands right here: a formula, a number, or for words the sentence."""
     if kind == "text":
         sentence = clean(text[start : sentence_end(text, start)])
         return sentence if firm and sentence else None
     formula = next(find_formulas(text[start : start + 400]), None)
     if formula is not None and formula.start == 0:
-        value, end = clean(formula.content or "") or None, start + formula.end
-    else:
-        value = number_at(text, start)
-        end = start + len(value or "")
-    return None if last and not _SENTENCE_OVER.match(text, end) else value
+        return clean(formula.content or "") or None
+    return number_at(text, start)

@@ -12,7 +12,7 @@ import re
 from rewards.announced import last_announced
 from rewards.extraction import Extraction, ExtractionSettings, Rung, Wanted
 from rewards.marks import is_prose, is_quantity
-from rewards.numerals import leading_number
+from rewards.number_words import leading_number
 from rewards.types import Reason
 from rewards.values import last_formula, last_number
 from rewards.wording import without_contrast, without_reference

@@ -6,14 +6,16 @@ short where the gold is words, (6) the last formula or plain number of the last 
 follows the closed thought is searched, never the prompt, the prefill, code fences, comments or an echo of the
 question. Choice golds have their own ladder (rewards.choices). Every step is linear in the text.
 
-Of several different boxes the last one counts, and "The final answer is $...$" behind it counts instead.
-Boxes offered side by side (`\boxed{3}, \boxed{5}`, "or") are one list, and where the gold requires n values,
-n different boxes are these.
+Of several different boxes the last one counts, and what is announced or concluded behind it ("The final
+answer is $...$", "So the result is 41.") counts instead. Boxes offered side by side (`\boxed{3}, \boxed{5}`,
+"or") are one list, two joined by "and" are not; where the gold requires n values, n different boxes, or n
+values in a row, are these. Of `x + y = 42` left in running text, for a gold that is a number, 42 is meant.
 
 What earns nothing by decision: an answer inside a thought that never closes; a last box or block that never
 closes or is empty (no falling back to an earlier one); more than `max_boxes` different boxes; numbers
-offered as alternatives; a denied answer ("not 42"); one of several values of a sentence, or of the question
-repeated; an answer with zero-width or direction marks inside.
+offered as alternatives; an answer denied or disbelieved ("not 42", "I doubt that it is 42"), though "42, not
+41" is 42; a yes or no and a number; one of several values of a sentence, or of the question repeated; an
+answer in the colour of the page, or with zero-width or direction marks inside. "About 42" is kept as such.
 """
 
 from __future__ import annotations
@@ -230,7 +232,7 @@ def _chosen(letters: tuple[str, ...], content: str, rung: Rung, span: tuple[int,
 
 def _loose(region: str, settings: ExtractionSettings, wanted: Wanted) -> Extraction:
     if wanted.kind != "choice":
-        whole = spelled_out(region, wanted.spelling)
+        whole = spelled_out(region, wanted.spelling, wanted.kind)
         found = whole or loose_answer(region, settings, wanted)
         return standing(region, found, wanted.kind)
     letters = announced_choice(region)

@@ -13,7 +13,7 @@ import re
 from rewards.writing import same_writing
 
 _NEAR = 80  # characters beside an answer in which the words about it stand
-_MANY = 32  # turns and denials from the end that are looked at
+_MANY = 32  # turns, denials and contrasts from the end that are looked at
 
 # The table. Verbs and nouns that may stand between such a word and the value are in _FILLERS.
 _NOT = r"(?:\b(?:not|never|neither|nor|cannot|anything\s+but|different\s+from|no\s+longer)|n[’']t)\b"
@@ -51,7 +51,7 @@ _VALUE = r"(\$[^$\n]{1,60}\$|\\\([^\n]{1,60}?\\\)|[-+−]?[0-9.,/]{0,20}[0-9](?:
 _DENIED_BEFORE = re.compile(
     rf"(?i){_NOT}{_FILLERS}{OPENERS}{_NAMED}$"
     rf"|{_WRONG}(?:\s*:|\s+(?:(?:final|but|tempting)\s+)?{_NOUN}\s*(?:(?:is|was|would\s+be)\b)?){OPENERS}$"
-    rf"|{_DISBELIEF}(?:\s+(?!(?:but|so|yet|as|and|because|since|still)\b)[A-Za-z’']+){{0,8}}{OPENERS}$"
+    rf"|{_DISBELIEF}(?:\s+(?!(?:but|so|yet|as|and|because|since|still)\b)[A-Za-z’']+){{0,8}}[\s$*(\\]*$"
 )
 _UNEQUAL_BEFORE = re.compile(rf"(?i){_UNEQUAL}{_FILLERS}{OPENERS}{_NAMED}$")
 _DENIED_AFTER = re.compile(
@@ -62,7 +62,9 @@ _DENIED_AFTER = re.compile(
 )
 _DENIAL_AHEAD = re.compile(rf"(?i)(?:\w+ly\s+)?(?:{_NOT}|unlikely\b|no\s+more\b|\w+er\s+than\b)")
 _UNSTATED = re.compile(rf"(?i){_NOT}|{_CAN}|{_MAYBE}")
-_DOUBTED_BEFORE = re.compile(rf"(?i)(?:{_CAN}\s+(?:also\s+|well\s+|perhaps\s+)*be\b|{_MAYBE}){OPENERS}$")
+_DOUBTED_BEFORE = re.compile(
+    rf"(?i)(?:{_CAN}\s+(?:also\s+|well\s+|perhaps\s+)*be\b|{_MAYBE}(?:\s+(?:it|that|the\s+answer)\s+(?:is|was|equals)\b)?){OPENERS}$"
+)
 _DOUBTED_AFTER = re.compile(rf"{_CLOSERS}\?")
 _DOUBT_INSIDE = re.compile(
     rf"\?[\s$}})*\]]*\Z|(?i:{_MAYBE}|\b(?:ish|not\s+sure|i\s+guess)\b)|[0-9](?i:ish)\b"
@@ -93,7 +95,7 @@ _LEAD = re.compile(
 _CONCLUSION = re.compile(
     r"(?i)(?:[.!?\n][\s$*)\]]*|\b(?:so|thus|therefore|hence|consequently|finally|overall)\b,?\s+)"
     rf"(?:(?:the\s+)?{_FINAL}(?:result|value|solution|total|outcome|number)\s+(?:is|was|equals?)"
-    r"|(?:it|this|that)\s+(?:is|equals)|it[’']s|we\s+(?:get|have|obtain|find))\s*:?\s+"
+    r"|(?:it|this|that)\s+(?:is|equals)|it[’']s|we\s+(?:get|obtain|find))\s*:?\s+"
 )
 _DISOWNED = re.compile(
     rf"(?i)\b(?:that|this|it|which|above|answer)(?:\s+(?:is|was)|[’']s)\s+(?:\w+ly\s+)?"
@@ -172,13 +174,21 @@ def answers_twice(before: str) -> bool:
 def without_contrast(text: str) -> str:
     """The text with the values that it sets aside blanked out: "42, not 41" and "not 41, but 42" say 42."""
     aside = [match.span() for match in _NOT_BUT.finditer(text)]
-    for match in _SET_ASIDE.finditer(text):
+    for match in list(_SET_ASIDE.finditer(text))[-_MANY:]:
         stated = _SET_AGAINST.search(text, max(0, match.start() - _NEAR), match.start())
         if stated and not same_writing(stated[1], match[1]):
             aside.append((stated.end(1), match.end()))
-    for start, end in aside:
-        text = text[:start] + " " * (end - start) + text[end:]
-    return text
+    return _blanked(text, aside) if aside else text
+
+
+def _blanked(text: str, spans: list[tuple[int, int]]) -> str:
+    """The text with spaces in these spans, in one pass."""
+    pieces: list[str] = []
+    at = 0
+    for start, end in sorted(spans):
+        pieces += (text[at:start], " " * (end - max(at, start)))
+        at = max(at, end)
+    return "".join((*pieces, text[at:]))
 
 
 def turns(text: str, start: int) -> list[tuple[int, int, bool]]:

@@ -16,6 +16,8 @@ _COSMETIC = re.compile(
 )
 _SIMPLE = re.compile(r"([-+]?[0-9]*\.?[0-9]+)(?:/([0-9]*\.?[0-9]+))?(%?)[a-zA-Z]*\Z")
 _FRACTION = re.compile(r"\\[dt]?frac\s*\{([0-9.]+)\}\s*\{([0-9.]+)\}|\\[dt]?frac\s*([0-9])\s*([0-9])")
+_DECIMAL = re.compile(r"[0-9]\.[0-9]|\\approx|≈")
+_PLAIN_NUMBER = re.compile(r"[-+]?[0-9]*\.?[0-9]+%?[a-z]*")
 _DIGITS = re.compile(r"-?[0-9]+(?:\.[0-9]+)?")
 
 
@@ -39,14 +41,21 @@ def clean(text: str) -> str:
 def same_writing(one: str, two: str) -> bool:
     r"""Whether two answers are the same as written: spaces, wrappers and ways to write a number aside.
 
+    Names and units are aside too: the same numbers in the same order, with as many commas, are the same.
+
     >>> same_writing("\\frac{1}{2}", "$0.5$"), same_writing("x = 5", "5"), same_writing("41", "42")
     (True, True, False)
     """
     left, right = _plain(one), _plain(two)
     if left == right or (_value(left) is not None and _value(left) == _value(right)):
         return True
-    digits = [set(_DIGITS.findall(text)) for text in (left, right)]
-    return bool(digits[0] and digits[0] == digits[1])
+    digits = [(_DIGITS.findall(text), text.count(",")) for text in (left, right)]
+    return bool(digits[0][0] and digits[0] == digits[1])
+
+
+def may_round(decimal: str, answer: str) -> bool:
+    r"""Whether a decimal may be an answer rounded, which has none: `0.333` of `\frac{1}{3}` or `\sqrt{2}`."""
+    return _DECIMAL.search(decimal) is not None and _PLAIN_NUMBER.fullmatch(_plain(answer)) is None
 
 
 def _plain(text: str) -> str:

@@ -20,18 +20,20 @@ from grpo.evaluate_config import EVALUATE
 from rewards.audit_config import AUDIT
 from rewards.build import build, build_scorer
 from rewards.config import SCORER, Program
+from rewards.evaluate_config import EVALUATION
 from rewards.overrides import composing
 from rewards.score_config import SCORE
 
 CONF = Path(conf.__file__).parent
 FILES = sorted(CONF.rglob("*.yaml"))
 PROGRAMS: dict[str, Program[Any]] = {
-    program.config_name: program for program in (TRAIN, SCORE, SCORER, DATA_PREP, AUDIT, EVALUATE)
+    program.config_name: program for program in (TRAIN, SCORE, SCORER, DATA_PREP, AUDIT, EVALUATE, EVALUATION)
 }
 NEEDED = {
     "audit": ["data=jsonl", "data.path=problems.jsonl"],
     "score": ["input=in.jsonl", "output=out.jsonl"],
     "evaluate": ["model.path=some/model"],
+    "measure": ["protocol=auc", "input=in.jsonl"],
     "data_prep": ["dataset=arithmetic", "output=sums"],
 }
 """What a program cannot do without."""

@@ -23,6 +23,9 @@ from rewards.models.loading import load_weights, local_folder, output_embedding,
 from rewards.models.rendering import Rendered
 from rewards.models.settings import ModelSettings
 
+REFERENCE = "reference"
+"""The folder, in that of an implicit process reward model, of the model that it is compared with."""
+
 Values = Callable[[Tensor, Tensor, Sequence[Rendered]], list[Tensor]]
 """(ids (B, L) int64, mask (B, L) int64, the rows) -> for each row (S,) fp32, one value a read."""
 
@@ -49,25 +52,80 @@ def load_backbone(
     Raises:
         ConfigError: for weights that would score wrongly.
     """
-    device = _device(settings.device)
-    head: LayerHead | None = None
+    device = find_device(settings.device)
     if convention.head == "log_ratio":
-        if settings.reference is None:
-            raise ConfigError(f"model.reference: {folder} compares with a reference model; give its path")
-        places = (folder, local_folder(settings.reference))
+        places = (folder, reference_folder(folder, settings.reference))
         models = tuple(load_weights("causal", place, settings, device) for place in places)
-        values = _log_ratio(convention, *models)
-    elif convention.head == "vocabulary":
-        models = (load_weights("causal", folder, settings, device),)
-        head = vocabulary_head(output_embedding(models[0]), *_token_pair(tokenizer, convention))
-        values = _at_reads(convention, models[0].base_model, head)
-    else:
-        models = (load_weights("backbone", folder, settings, device),)
-        width = int(settings_of(models[0])["hidden_size"])
-        head = read_layer_head(folder, convention, width).to(device)
-        values = _at_reads(convention, models[0], head)
+        return assemble(convention, models, None)
+    if convention.head == "vocabulary":
+        model = load_weights("causal", folder, settings, device)
+        with torch.no_grad():
+            head = vocabulary_head(output_embedding(model), *token_pair(tokenizer, convention))
+        return assemble(convention, (model,), head)
+    model = load_weights("backbone", folder, settings, device)
+    width = int(settings_of(model)["hidden_size"])
+    return assemble(convention, (model,), read_layer_head(folder, convention, width).to(device))
+
+
+def assemble(convention: Convention, models: tuple[PreTrainedModel, ...], head: LayerHead | None) -> Backbone:
+    """The parts of a reward model as what gives its values.
+
+    Args:
+        convention: says how they are read.
+        models: the model; of a log-ratio the policy and the reference.
+        head: on the model's hidden states; None of a log-ratio.
+    """
+    values = _log_ratio(convention, *models) if head is None else _at_reads(convention, models[0], head)
     positions = settings_of(models[0]).get("max_position_embeddings")
-    return Backbone(device, values, models, head, positions)
+    return Backbone(models[0].device, values, models, head, positions)
+
+
+def reference_folder(folder: Path, reference: str | None) -> Path:
+    """Where the reference model of a log-ratio is: as set, or FOLDER/reference.
+
+    Raises:
+        ConfigError: when there is none.
+    """
+    own = folder / REFERENCE
+    if reference is None and not own.exists():
+        raise ConfigError(f"model.reference: {folder} compares with a reference model; give its path")
+    return own if reference is None else local_folder(reference)
+
+
+def transformer(model: PreTrainedModel) -> PreTrainedModel:
+    """The model without a language-model head; itself where it has none."""
+    untyped: Any = model
+    return untyped.base_model
+
+
+def last_hidden(model: PreTrainedModel, ids: Tensor, mask: Tensor) -> Tensor:
+    """(B, L) ids and mask -> (B, L, H) states behind the last layer."""
+    untyped: Any = transformer(model)
+    return untyped(input_ids=ids, attention_mask=mask, use_cache=False).last_hidden_state
+
+
+def completion_logprobs(
+    model: PreTrainedModel, ids: Tensor, mask: Tensor, spans: Sequence[tuple[int, int]]
+) -> list[Tensor]:
+    """For each row (n,) fp32: log p of the n tokens of its completion given all before them.
+
+    Args:
+        model: a causal language model.
+        ids: (B, L).
+        mask: (B, L).
+        spans: of each row [first, last), as `completion_span` gives.
+    """
+    hidden = last_hidden(model, ids, mask)
+    output = output_embedding(model)
+    return [
+        token_logprobs(hidden[place, first - 1 : last - 1], output, ids[place, first:last])
+        for place, (first, last) in enumerate(spans)
+    ]
+
+
+def completion_span(row: Rendered) -> tuple[int, int]:
+    """The completion's tokens [first, last) up to the last one read; the first token of all has no log p."""
+    return max(row.start, 1), row.reads[-1] + 1
 
 
 def fingerprint(backbone: Backbone, convention: Convention, example: Rendered) -> str:
@@ -85,7 +143,12 @@ def fingerprint(backbone: Backbone, convention: Convention, example: Rendered) -
     return digest.hexdigest()[:12]
 
 
-def _device(name: str) -> torch.device:
+def find_device(name: str) -> torch.device:
+    """auto, cpu, cuda or cuda:N -> the device.
+
+    Raises:
+        ConfigError: for a CUDA device where there is none.
+    """
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     if name.startswith("cuda") and not torch.cuda.is_available():
@@ -93,8 +156,12 @@ def _device(name: str) -> torch.device:
     return torch.device(name)
 
 
-def _token_pair(tokenizer: PreTrainedTokenizerBase, convention: Convention) -> tuple[int, int]:
-    """The last tokens of the positive and the negative string."""
+def token_pair(tokenizer: PreTrainedTokenizerBase, convention: Convention) -> tuple[int, int]:
+    """The last tokens of the positive and the negative string.
+
+    Raises:
+        ConfigError: when they are not two.
+    """
     texts = (convention.positive_token, convention.negative_token)
     positive, negative = (int(tokenizer(text, add_special_tokens=False)["input_ids"][-1]) for text in texts)
     if positive == negative or tokenizer.unk_token_id in (positive, negative):
@@ -105,9 +172,9 @@ def _token_pair(tokenizer: PreTrainedTokenizerBase, convention: Convention) -> t
     return positive, negative
 
 
-def _at_reads(convention: Convention, model: Any, head: LayerHead) -> Values:
+def _at_reads(convention: Convention, model: PreTrainedModel, head: LayerHead) -> Values:
     def values(ids: Tensor, mask: Tensor, rows: Sequence[Rendered]) -> list[Tensor]:
-        hidden: Tensor = model(input_ids=ids, attention_mask=mask, use_cache=False).last_hidden_state
+        hidden = last_hidden(model, ids, mask)
         counts = [len(row.reads) for row in rows]
         row_of_read = [place for place, count in enumerate(counts) for _ in range(count)]
         reads = [read for row in rows for read in row.reads]
@@ -122,24 +189,17 @@ def _log_ratio(convention: Convention, policy: PreTrainedModel, reference: PreTr
 
     Yuan et al. 2024, arXiv:2412.01981; sums in fp64.
     """
-    untyped: list[Any] = [policy.base_model, reference.base_model]
-    outputs = [output_embedding(policy), output_embedding(reference)]
 
     def values(ids: Tensor, mask: Tensor, rows: Sequence[Rendered]) -> list[Tensor]:
-        hidden: list[Tensor] = [
-            model(input_ids=ids, attention_mask=mask, use_cache=False).last_hidden_state for model in untyped
-        ]
+        spans = [completion_span(row) for row in rows]
+        of_policy, of_reference = (
+            completion_logprobs(model, ids, mask, spans) for model in (policy, reference)
+        )
         result: list[Tensor] = []
-        for place, row in enumerate(rows):
-            tokens = slice(max(row.start, 1), row.reads[-1] + 1)
-            before = slice(tokens.start - 1, tokens.stop - 1)
-            of_policy, of_reference = (
-                token_logprobs(states[place, before], output, ids[place, tokens])
-                for states, output in zip(hidden, outputs, strict=True)
-            )
-            sums = (of_policy - of_reference).double().cumsum(0)
+        for row, (first, _), own, other in zip(rows, spans, of_policy, of_reference, strict=True):
+            sums = (own - other).double().cumsum(0)
             sums = torch.cat([sums.new_zeros(1), sums])
-            ends = sums[[read - tokens.start + 1 for read in row.reads]]
+            ends = sums[[read - first + 1 for read in row.reads]]
             if convention.ratio_over == "step":
                 ends = ends.diff(prepend=ends.new_zeros(1))
             result.append(activate((convention.beta * ends)[:, None], convention).float())

@@ -76,6 +76,8 @@ class Convention:
         positive_token: the last token of this string says that a step is right (head=vocabulary).
         negative_token: and of this one, that it is wrong.
         positive_index: the class that says so (head=classes).
+        negative_index: the class that says that it is wrong, for a head with further classes, such as
+            neutral: then all others count as right (ReasonEval's validity). None: only positive_index does.
         beta: the factor of the log-ratio.
         ratio_over: sum the log-ratio over each step, or from the start of the completion to its end.
         activation: softmax: the probability of the positive class; difference: 2 p - 1.
@@ -103,6 +105,7 @@ class Convention:
     positive_token: str = ""
     negative_token: str = ""
     positive_index: int = 1
+    negative_index: int | None = None
     beta: float = 1.0
     ratio_over: RatioOver = "step"
     activation: Activation = "none"
@@ -222,6 +225,10 @@ def _conflicts(convention: Convention) -> list[str]:
         and c.read_at == "end",
         f"offset={c.offset}: expected 0 or -1": c.offset not in (0, -1),
         f"positive_index={c.positive_index}: expected >= 0": c.positive_index < 0,
+        f"negative_index={c.negative_index}: expected a class (head=classes) beside positive_index": (
+            c.negative_index is not None
+        )
+        and (c.head != "classes" or c.negative_index < 0 or c.negative_index == c.positive_index),
         "head=vocabulary: needs positive_token and negative_token, two different strings": c.head
         == "vocabulary"
         and (not c.positive_token or not c.negative_token or c.positive_token == c.negative_token),

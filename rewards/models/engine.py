@@ -6,6 +6,7 @@ long and machines that fail; knows nothing of scores, verdicts or samples.
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,7 +14,8 @@ from dataclasses import dataclass
 import torch
 
 from rewards.errors import ConfigError
-from rewards.models.backbone import fingerprint, load_backbone
+from rewards.models.backbone import Backbone, fingerprint, load_backbone
+from rewards.models.calibrating import log_odds, read_calibration
 from rewards.models.conventions import CONVENTION_FILE, Convention, WorkedExample, read_convention
 from rewards.models.loading import load_tokenizer, local_folder
 from rewards.models.presets import preset
@@ -64,6 +66,9 @@ class RewardModel:
         check_example(self._renderer, self._read, example, settings.dtype)
         shown = self._renderer.render(*example_of(self.convention))
         self.version = fingerprint(self._backbone, self.convention, shown)
+        self._calibration = read_calibration(folder) if settings.calibrated else None
+        if self._calibration is not None:
+            self.version += f"+{self._calibration.scale:.6g},{self._calibration.shift:.6g}"
 
     def judge(self, requests: Sequence[Request]) -> list[Judgement]:
         """One Judgement a request, in order."""
@@ -71,7 +76,18 @@ class RewardModel:
             fitted = self._fit_all(requests)
             rows = [fit.row for fit in fitted if isinstance(fit, Fitted)]
             found = iter(self._read_batched(rows))
-            return [fit if isinstance(fit, Judgement) else _judgement(fit, next(found)) for fit in fitted]
+            return [
+                fit if isinstance(fit, Judgement) else self._judgement(fit, next(found)) for fit in fitted
+            ]
+
+    @property
+    def floor(self) -> float | None:
+        """The lowest value that this model gives; None where there is no bound."""
+        return self.convention.floor if self._calibration is None else 0.0
+
+    def log_odds(self, value: float) -> float:
+        """The log-odds that a value of this model, calibrated or not, stands for; a raw score stays."""
+        return log_odds(value, self.convention.activation if self._calibration is None else "sigmoid")
 
     def worked_example(self) -> WorkedExample:
         """What `save_convention` stores beside the weights for later loads to check against."""
@@ -91,6 +107,14 @@ class RewardModel:
             else fit_steps(self._renderer, request, self.max_length)
             for request in requests
         ]
+
+    def _judgement(self, fitted: Fitted, found: tuple[float, ...] | str) -> Judgement:
+        if isinstance(found, str):
+            return Judgement(failure=found)
+        calibration = self._calibration
+        if calibration is not None and all(map(math.isfinite, found)):
+            found = tuple(calibration.probability(value, self.convention.activation) for value in found)
+        return Judgement(found, fitted.kept, fitted.cut)
 
     def _read_batched(self, rows: Sequence[Rendered]) -> list[tuple[float, ...] | str]:
         """The values of every row, or what went wrong with it."""
@@ -113,17 +137,20 @@ class RewardModel:
         return [*self._read_or_fail(rows[:half]), *self._read_or_fail(rows[half:])]
 
     def _read(self, rows: Sequence[Rendered]) -> list[tuple[float, ...]]:
-        """One forward pass over rows padded on the right."""
-        width = max(len(row.ids) for row in rows)
-        ids = torch.full((len(rows), width), self._pad, dtype=torch.long)
-        mask = torch.zeros((len(rows), width), dtype=torch.long)
-        for place, row in enumerate(rows):
-            ids[place, : len(row.ids)] = torch.tensor(row.ids)
-            mask[place, : len(row.ids)] = 1
-        device = self._backbone.device
-        with torch.inference_mode():
-            values = self._backbone.values(ids.to(device), mask.to(device), rows)
-        return [tuple(float(value) for value in row) for row in values]
+        return read_rows(self._backbone, self._pad, rows)
+
+
+def read_rows(backbone: Backbone, pad: int, rows: Sequence[Rendered]) -> list[tuple[float, ...]]:
+    """The values of rows padded on the right, by one forward pass."""
+    width = max(len(row.ids) for row in rows)
+    ids = torch.full((len(rows), width), pad, dtype=torch.long)
+    mask = torch.zeros((len(rows), width), dtype=torch.long)
+    for place, row in enumerate(rows):
+        ids[place, : len(row.ids)] = torch.tensor(row.ids)
+        mask[place, : len(row.ids)] = 1
+    with torch.inference_mode():
+        values = backbone.values(ids.to(backbone.device), mask.to(backbone.device), rows)
+    return [tuple(float(value) for value in row) for row in values]
 
 
 def batches(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
@@ -185,9 +212,3 @@ def _convention(settings: ModelSettings) -> tuple[Convention, WorkedExample | No
             "read; name a preset, such as convention=qwen2.5-math-prm"
         )
     return read_convention(file)
-
-
-def _judgement(fitted: Fitted, found: tuple[float, ...] | str) -> Judgement:
-    if isinstance(found, str):
-        return Judgement(failure=found)
-    return Judgement(found, fitted.kept, fitted.cut)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import safetensors.torch
 import torch
 from safetensors import safe_open
 from torch import Tensor
@@ -18,6 +19,8 @@ from torch.nn import functional
 from rewards.errors import ConfigError
 from rewards.models.conventions import Convention
 
+HEAD_FILE = "head.safetensors"
+"""Holds the head of a model that we trained."""
 _POSITIONS = 256  # positions whose logits over the whole vocabulary are held at once
 
 
@@ -65,6 +68,17 @@ def read_layer_head(folder: Path, convention: Convention, width: int) -> LayerHe
     Raises:
         ConfigError: when the tensors are not there, or of other shapes than the convention says.
     """
+    head = find_layer_head(folder, convention, width)
+    if head is None:
+        raise ConfigError(
+            f"{folder}: the checkpoint has no head {convention.head_name}.weight: the model was saved "
+            f"without its head, or its head has another name ({_head_names(folder)}); set head_name"
+        )
+    return head
+
+
+def find_layer_head(folder: Path, convention: Convention, width: int) -> LayerHead | None:
+    """The same, and None where the checkpoint has no tensor of that name."""
     name = convention.head_name
     tensors = _read_tensors(folder, name + ".")
     numbers = sorted({int(key.split(".")[0]) for key in tensors if key.split(".")[0].isdecimal()})
@@ -73,23 +87,41 @@ def read_layer_head(folder: Path, convention: Convention, width: int) -> LayerHe
     for prefix in prefixes:
         weight = tensors.get(prefix + "weight")
         if weight is None or weight.ndim != 2:
-            raise ConfigError(
-                f"{folder}: the checkpoint has no head {name}.{prefix}weight: the model was saved without "
-                f"its head, or its head has another name ({_head_names(folder)}); set head_name"
-            )
+            return None
         layers.append(Layer(weight, tensors.get(prefix + "bias")))
     _check_shapes(folder, convention, [layer.weight for layer in layers], width)
     return LayerHead(tuple(layers))
 
 
+def new_layer_head(width: int, classes: int, seed: int) -> LayerHead:
+    """One layer with weights from a normal distribution of standard deviation 1 / (width + 1), bias 0.
+
+    As OpenRLHF's reward models start: values near 0 whatever the width.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    weight = torch.randn(classes, width, generator=generator) / (width + 1)
+    return LayerHead((Layer(weight, torch.zeros(classes)),))
+
+
+def write_layer_head(folder: Path, name: str, head: LayerHead) -> None:
+    """Stores a head beside the backbone's weights, as `read_layer_head` finds it."""
+    several = len(head.layers) > 1
+    tensors: dict[str, Tensor] = {}
+    for place, layer in enumerate(head.layers):
+        prefix = f"{name}.{2 * place}" if several else name
+        tensors[f"{prefix}.weight"] = layer.weight.detach().cpu().contiguous()
+        if layer.bias is not None:
+            tensors[f"{prefix}.bias"] = layer.bias.detach().cpu().contiguous()
+    library: Any = safetensors.torch  # which tells no types
+    library.save_file(tensors, folder / HEAD_FILE, {"format": "pt"})
+
+
 def vocabulary_head(output: torch.nn.Linear, positive: int, negative: int) -> LayerHead:
-    """The two rows of an output embedding, the positive token's first."""
+    """The two rows of an output embedding, the positive token's first; gradients flow into it."""
     rows = [positive, negative]
     untyped: Any = output  # its type forgets that the bias may be missing
     bias: Tensor | None = untyped.bias
-    return LayerHead(
-        (Layer(output.weight.detach()[rows].float(), None if bias is None else bias.detach()[rows].float()),)
-    )
+    return LayerHead((Layer(output.weight[rows].float(), None if bias is None else bias[rows].float()),))
 
 
 def token_logprobs(hidden: Tensor, output: torch.nn.Linear, targets: Tensor) -> Tensor:
@@ -121,9 +153,14 @@ def activate(logits: Tensor, convention: Convention) -> Tensor:
         case "sigmoid":
             return logits.squeeze(1).sigmoid()
         case "softmax":
-            return logits.softmax(dim=1)[:, positive]
+            return _probability(logits, positive, convention.negative_index)
         case "difference":
-            return 2 * logits.softmax(dim=1)[:, positive] - 1
+            return 2 * _probability(logits, positive, convention.negative_index) - 1
+
+
+def _probability(logits: Tensor, positive: int, negative: int | None) -> Tensor:
+    shares = logits.softmax(dim=1)
+    return shares[:, positive] if negative is None else 1 - shares[:, negative]
 
 
 def _check_shapes(folder: Path, convention: Convention, weights: Sequence[Tensor], width: int) -> None:
@@ -134,10 +171,9 @@ def _check_shapes(folder: Path, convention: Convention, weights: Sequence[Tensor
             f"{folder}: the head {convention.head_name} takes {weights[0].shape[1]} numbers, the backbone "
             f"gives {width}: expected the head of this backbone"
         )
-    if (needed is not None and classes != needed) or (
-        needed is None and not max(1, convention.positive_index) < classes <= 16
-    ):
-        expected = "1" if needed else f"2 to 16, more than positive_index={convention.positive_index}"
+    highest = max(1, convention.positive_index, convention.negative_index or 0)
+    if (needed is not None and classes != needed) or (needed is None and not highest < classes <= 16):
+        expected = "1" if needed else f"{highest + 1} to 16"
         raise ConfigError(
             f"{folder}: the head {convention.head_name} gives {classes} numbers, head={convention.head} "
             f"needs {expected}: choose the convention that this model was trained in"

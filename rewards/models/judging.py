@@ -5,7 +5,7 @@ Knows verdicts; knows nothing of tensors.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from rewards.errors import ConfigError
 from rewards.format import FormatSpec
@@ -44,7 +44,7 @@ def cut(text: str, spec: FormatSpec, strategy: Strategy) -> list[Step]:
     return split_steps(text, settings) or [Step(0, 0, "text")]
 
 
-def step_texts(sample: Sample, steps: list[Step]) -> tuple[str, ...]:
+def step_texts(sample: Sample, steps: Sequence[Step]) -> tuple[str, ...]:
     """The steps' texts, joined the whole assistant turn: what the template had put there opens the first."""
     first, *others = (sample.text[step.start : step.end] for step in steps)
     return sample.prefill + first, *others

@@ -83,7 +83,8 @@ def load_weights(
     try:
         config = configs.from_pretrained(folder)
         capped = config.to_dict().get("attn_logit_softcapping") is not None
-        with _quiet():
+        _switch_dropout_off(config)
+        with quiet():
             model, report = _LOADERS[kind].from_pretrained(
                 folder,
                 config=config,
@@ -103,15 +104,29 @@ def load_weights(
     return model.eval().to(device)
 
 
+def _switch_dropout_off(config: Any) -> None:
+    """Also in training: one text has one value."""
+    for name, value in config.to_dict().items():
+        if isinstance(value, float) and ("dropout" in name or name.endswith("pdrop")):
+            setattr(config, name, 0.0)
+
+
 @contextmanager
-def _quiet() -> Generator[None]:
-    """The library reports a head that a backbone does not take; whether weights are missing is our check."""
-    before = logging.get_verbosity()
+def quiet(*, progress: bool = False) -> Generator[None]:
+    """transformers says nothing below an error and, but for `progress`, shows no bars.
+
+    It would report a head that a backbone does not take; whether weights are missing is our own check.
+    """
+    before, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()
+    if not progress:
+        logging.disable_progress_bar()
     try:
         yield
     finally:
         logging.set_verbosity(before)
+        if bars:
+            logging.enable_progress_bar()
 
 
 def settings_of(model: PreTrainedModel) -> Mapping[str, Any]:

@@ -78,8 +78,8 @@ def _score(model: RewardModel, sample: Sample, steps: int, judgement: Judgement)
     version = f"orm/1:{model.version}"
     if judgement.prompt_tokens is not None:
         return no_room(judgement.prompt_tokens, model.max_length, version)
-    if model.convention.floor is not None and not is_visible(sample.text):
-        return Score.scored(model.convention.floor, Reason.EMPTY_ANSWER, version=version)
+    if model.floor is not None and not is_visible(sample.text):
+        return Score.scored(model.floor, Reason.EMPTY_ANSWER, version=version)
     if judgement.failure is not None:
         return failed(judgement.failure, version)
     (value,) = judgement.values

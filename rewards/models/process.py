@@ -118,9 +118,9 @@ def _score(
     version = f"prm/1:{model.version}"
     if judgement.prompt_tokens is not None:
         return no_room(judgement.prompt_tokens, model.max_length, version)
-    if convention.floor is not None and not is_visible(sample.text):
-        empty = (StepScore(0, len(sample.text), convention.floor),) if sample.text else ()
-        return Score(Verdict.SCORED, convention.floor, Reason.NO_STEPS, steps=empty, version=version)
+    if model.floor is not None and not is_visible(sample.text):
+        empty = (StepScore(0, len(sample.text), model.floor),) if sample.text else ()
+        return Score(Verdict.SCORED, model.floor, Reason.NO_STEPS, steps=empty, version=version)
     if judgement.failure is not None:
         return failed(judgement.failure, version)
     if not all(map(math.isfinite, judgement.values)):

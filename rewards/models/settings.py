@@ -25,6 +25,7 @@ class ModelSettings:
         attention: eager, sdpa or flash_attention_2; None is the model's default, except that models which
             soft-cap their attention get eager, because sdpa leaves the cap out.
         max_length: most tokens of one input; longer ones keep their first whole steps.
+        calibrated: give probabilities by the calibration in the model's folder instead of its own values.
         tokens_per_batch: most tokens, padding included, of one forward pass; at least one input runs.
     """
 
@@ -34,6 +35,7 @@ class ModelSettings:
     dtype: Precision = "fp32"
     device: str = "auto"
     attention: str | None = None
+    calibrated: bool = False
     max_length: int = 4096
     tokens_per_batch: int = 16384
 

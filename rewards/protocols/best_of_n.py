@@ -6,6 +6,8 @@ worth; the figures of the field differ by it more often than by the model.
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -60,9 +62,9 @@ class Candidates:
 
 @dataclass(frozen=True, slots=True)
 class Subsampled:
-    """A pick among n drawn completions: its mean over draws by question, and how far a draw strays.
+    """A pick among n completions: its mean over subsets by question, and how far a draw strays from it.
 
-    spread: standard deviation over draws of the mean over questions.
+    spread: standard deviation of the mean over questions, when one subset of each is drawn.
     """
 
     by_question: tuple[float, ...]
@@ -98,7 +100,9 @@ def measure(questions: Sequence[Candidates], ties: Ties = "share") -> Measures:
 def subsample(
     questions: Sequence[Candidates], n: int, *, trials: int, seed: int, ties: Ties = "share"
 ) -> dict[str, Subsampled]:
-    """The picks among n completions of each question, drawn without replacement, over many draws.
+    """The picks among n completions of each question, drawn without replacement.
+
+    Exact over all subsets where there are no more than trials, else over so many draws.
 
     Raises:
         DataError: a question has fewer than n completions, there is no question, or n or trials is below 1.
@@ -107,16 +111,26 @@ def subsample(
     if short or n < 1 or trials < 1:
         raise DataError(f"best_of_n: n={n}, trials={trials}: {short} questions have fewer completions than n")
     noise = np.random.default_rng(seed)
-    rows: list[dict[str, NDArray[np.float64]]] = []
-    for question in questions:
-        places = np.tile(np.arange(len(question.scores)), (trials, 1))
-        rows.append(_worth(question, noise.permuted(places, axis=1) < n, ties))
+    rows = [
+        _worth(question, _subsets(len(question.scores), n, trials, noise), ties) for question in questions
+    ]
     found: dict[str, Subsampled] = {}
     for name in _names(rows):
-        values = np.stack([row[name] for row in rows])  # (questions, trials)
-        by_question = tuple(float(value) for value in values.mean(axis=1))
-        found[name] = Subsampled(by_question, float(values.mean(axis=0).std()))
+        by_question = tuple(float(row[name].mean()) for row in rows)
+        # Questions are drawn from independently, so the variances of their means add up.
+        variance = sum(float(row[name].var()) for row in rows)
+        found[name] = Subsampled(by_question, math.sqrt(variance) / len(rows))
     return found
+
+
+def _subsets(size: int, n: int, trials: int, noise: np.random.Generator) -> _Flags:
+    """Which completions are in each subset: all subsets, or as many draws; (subsets, size)."""
+    if math.comb(size, n) > trials:
+        return noise.permuted(np.tile(np.arange(size), (trials, 1)), axis=1) < n
+    chosen = np.array(list(itertools.combinations(range(size), n)))
+    flags = np.zeros((len(chosen), size), np.bool_)
+    flags[np.arange(len(chosen))[:, None], chosen] = True
+    return flags
 
 
 def _names(rows: Sequence[dict[str, NDArray[np.float64]]]) -> list[str]:

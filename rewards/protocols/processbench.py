@@ -26,6 +26,12 @@ class StepFinding:
     correct: float
     f1: float
 
+    @staticmethod
+    def of(error: float, correct: float) -> StepFinding:
+        """The finding of the two shares."""
+        both = error + correct
+        return StepFinding(error, correct, 2 * error * correct / both if both else 0.0)
+
 
 def first_error(values: Sequence[float], threshold: float) -> int:
     """Index of the first step below the threshold, -1 for none.
@@ -49,41 +55,56 @@ def step_finding(predictions: Sequence[int], labels: Sequence[int]) -> StepFindi
             f"processbench: {len(found)} predictions, {len(truth)} labels, {int(wrong.sum())} of them of "
             "wrong solutions: expected as many of each, and right and wrong solutions"
         )
-    error, correct = float((found == truth)[wrong].mean()), float((found == truth)[~wrong].mean())
-    both = error + correct
-    return StepFinding(error, correct, 2 * error * correct / both if both else 0.0)
+    return StepFinding.of(float((found == truth)[wrong].mean()), float((found == truth)[~wrong].mean()))
 
 
 def best_threshold(values: Sequence[Sequence[float]], labels: Sequence[int]) -> float:
     """The threshold of the highest F1 on a set, the smallest of equals; for a named set, kept for the others.
 
-    Tried are all that give different predictions: every step value, and one above them all. A wrong solution
-    is found by the thresholds t with value of the first wrong step < t <= each value before it, a right one
-    by t <= each of its values; so that counting ends of such ranges tries all thresholds at once.
+    Raises:
+        DataError: as `threshold_curve`.
+    """
+    thresholds, f1 = threshold_curve(values, labels)
+    return thresholds[int(np.argmax(f1))]
+
+
+def threshold_curve(
+    values: Sequence[Sequence[float]], labels: Sequence[int]
+) -> tuple[list[float], list[float]]:
+    """All thresholds that give different predictions, ascending, and the F1 of each.
+
+    They are every step value, and one above them all. A wrong solution is found by the thresholds t with
+    value of its first wrong step < t <= each value before it, a right one by t <= each of its values; so that
+    counting the ends of such ranges tries all thresholds at once.
 
     Raises:
-        DataError: lengths that differ, no right or no wrong solution, one without a step, or a label that is
-            not the index of a step.
+        DataError: lengths that differ, no right or no wrong solution, or a label that is not -1 or the index
+            of a step.
     """
-    for row, label in zip(values, labels, strict=False):
+    if len(values) != len(labels):
+        raise DataError(f"processbench: {len(values)} solutions, {len(labels)} labels: expected as many")
+    for row, label in zip(values, labels, strict=True):
         if not row or not -1 <= label < len(row):
             raise DataError(
                 f"processbench: label {label} for {len(row)} step values: expected -1 or a step's"
             )
-    step_finding(labels, labels)  # both kinds are there
+    right = np.sort([min(row) for row, label in zip(values, labels, strict=True) if label == -1])
+    if len(right) in (0, len(values)):
+        raise DataError(
+            f"processbench: {len(right)} of {len(values)} solutions are right: expected both kinds"
+        )
     steps = np.unique(np.concatenate([np.asarray(row, dtype=np.float64) for row in values]))
     thresholds = np.append(steps, np.nextafter(steps[-1], np.inf))
-    pairs = list(zip(values, labels, strict=True))
-    wrong = [
+    ranges = [
         (row[label], min(row[:label], default=np.inf))
-        for row, label in pairs
-        if label != -1 and row[label] < min(row[:label], default=np.inf)
+        for row, label in zip(values, labels, strict=True)
+        if label != -1
     ]
-    lows, highs = np.sort([low for low, _ in wrong]), np.sort([high for _, high in wrong])
-    right = np.sort([min(row) for row, label in pairs if label == -1])
+    ends = np.array([(low, high) for low, high in ranges if low < high]).reshape(-1, 2)
+    lows, highs = np.sort(ends, axis=0).T
     found = np.searchsorted(lows, thresholds) - np.searchsorted(highs, thresholds)
-    error = found / (len(pairs) - len(right))
+    error = found / len(ranges)
     correct = 1.0 - np.searchsorted(right, thresholds) / len(right)
     both = error + correct
     f1 = np.divide(2 * error * correct, both, out=np.zeros_like(both), where=both > 0)
-    return float(thresholds[int(np.argmax(f1))])
+    return thresholds.tolist(), f1.tolist()

@@ -7,7 +7,8 @@ and remembered. Model text only becomes our own syntax tree: it never reaches ev
 Every zero has its reason. The problem's fault (no gold, a gold that cannot be read) abstains whatever the
 completion says; a comparison that is too slow or too large is the completion's fault and earns the floor; a
 worker that dies is ours and fails. An expression of the question, repeated instead of worked out, earns the
-floor, and so does any calculation where a problem states answer_type="number". A truncated completion earns
+floor, and so does any calculation where a problem states answer_type="number". Where a question asks for a
+percentage, the sign may be given or left out. A truncated completion earns
 only what a closed box or answer block shows to be complete.
 """
 
@@ -15,7 +16,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from rewards.calculation import leaves_work
 from rewards.errors import ConfigError
@@ -39,6 +40,7 @@ _ALGEBRA = ("rewards.verifiers.equivalence.algebra",)
 _NOTE = 200  # characters of an answer that a score keeps
 _REMEMBERED = 25_000  # decisions of a generation
 _MEMORABLE = 500  # characters of an answer, so that the memory of them stays small
+_ASKS_PERCENT = re.compile(r"(?i)\b(?:what|how\s+many|as\s+an?|in)\s+percent")
 _OFFERS = re.compile(r"(?i)\b(?:or|either)\b")
 _COMPLETIONS_FAULT = frozenset({Reason.TIMEOUT, Reason.MEMORY, Reason.TOO_LARGE})
 
@@ -79,7 +81,8 @@ class AccuracyVerifier:
     def _look(self, sample: Sample) -> Score | _Look:
         """Everything that is cheap: a score, a decision, or the task that will bring one."""
         problem = sample.problem
-        gold = prepare_gold(problem.gold, problem.answer_type, self.equivalence)
+        conventions = _conventions(problem.prompt, self.equivalence)
+        gold = prepare_gold(problem.gold, problem.answer_type, conventions)
         if isinstance(gold, Reason):
             return Score.abstained(gold, version=_VERSION)
         source = Source(sample.text, sample.prefill, problem.prompt, sample.truncated)
@@ -93,8 +96,8 @@ class AccuracyVerifier:
             notes = {"answer": _printable(extraction.answer), "rung": str(extraction.rung)}
             notes["note"] = "a calculation where its result is asked for"
             return Score.scored(0.0, Reason.MISMATCH, version=_VERSION, notes=notes)
-        key = (problem.gold, problem.answer_type, extraction.answer, self.equivalence, self.limits)
-        found = _decisions.get(key) or decide(gold, extraction.answer, self.equivalence)
+        key = (problem.gold, problem.answer_type, extraction.answer, conventions, self.limits)
+        found = _decisions.get(key) or decide(gold, extraction.answer, conventions)
         if isinstance(found, Decision):
             _decisions.put(key, found)
         return _Look(extraction, key, found)
@@ -140,6 +143,11 @@ class _Decisions:
 
 
 _decisions = _Decisions()
+
+
+def _conventions(question: str, stated: EquivalenceSettings) -> EquivalenceSettings:
+    """The conventions for one question: where it asks for a percentage, 10 and 10 % are the same answer."""
+    return replace(stated, percent="lenient") if _ASKS_PERCENT.search(question) else stated
 
 
 def wanted_from(gold: Gold, written: Sequence[str] = ()) -> Wanted:

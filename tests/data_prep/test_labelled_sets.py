@@ -118,9 +118,9 @@ def test_a_solution_follows_the_chosen_completions_and_alternatives_end_theirs()
     assert texts(alone) == texts(found)[:1]
 
 
-def test_a_step_that_the_labeller_wrote_has_no_rating() -> None:
+def test_a_step_that_the_labeller_wrote_is_right() -> None:
     row = solved(step(rated("a'", -1), chosen=None, human="a"), step(rated("b", 1)))
-    assert texts(read(read_prm800k, row)) == [(("a\n", "b"), (None, 1.0)), (("a'",), (0.0,))]
+    assert texts(read(read_prm800k, row)) == [(("a\n", "b"), (1.0, 1.0)), (("a'",), (0.0,))]
 
 
 def test_phase_2_stops_at_the_first_error_whose_own_completion_is_the_first() -> None:

@@ -6,7 +6,18 @@ from itertools import pairwise
 
 import pytest
 
-from grpo.alarms import CHANGED, GOLD, LENGTH, PROXY, SILENT, Alarm, AlarmSettings, alarm_metric, raised
+from grpo.alarms import (
+    CHANGED,
+    GOLD,
+    LENGTH,
+    PROXY,
+    SILENT,
+    WITHIN,
+    Alarm,
+    AlarmSettings,
+    alarm_metric,
+    raised,
+)
 from grpo.probes import HONEST, SHORTCUT, probe_metric
 
 SETTINGS = AlarmSettings(window=10, gold_fall=0.05, length_ratio=1.5, silent_share=0.8)
@@ -112,6 +123,24 @@ def test_length_that_buys_nothing_runs_away(length: Curve, word: str) -> None:
     lines = history(50, lambda _: 0.5, lambda _: 0.5, length=length, noise=0.01)
     (step, alarm) = run(lines)[0]
     assert (alarm.kind, word in alarm.text, step > 20) == ("length", True, True)
+
+
+def test_a_reward_that_comes_to_prefer_wrong_answers() -> None:
+    lines = history(40, lambda _: 0.5, lambda _: 0.5)
+    rng = random.Random(1)
+    for line in lines:
+        line[WITHIN] = max(0.3, 0.9 - 0.03 * max(0, line["step"] - 10)) + rng.gauss(0, 0.05)
+    (step, alarm) = run(lines)[0]
+    assert (alarm.kind, 24 < step < 32) == ("blind", True)  # 0.5 is crossed at step 23, by the mean 5 later
+    assert "now is in 4" in alarm.text
+
+
+def test_a_reward_that_never_knew_is_no_news() -> None:
+    lines = history(150, lambda _: 0.5, lambda _: 0.5)
+    rng = random.Random(1)
+    for line in lines:
+        line[WITHIN] = 0.48 + rng.gauss(0, 0.1)
+    assert run(lines) == []
 
 
 def test_length_that_comes_with_gold_is_no_alarm() -> None:

@@ -37,6 +37,46 @@ def score(text: str, *gold: str, prefill: str = "", truncated: bool = False) -> 
 
 
 @pytest.mark.parametrize(
+    ("question", "gold", "answer", "value"),
+    [
+        ("By what percent does the area shrink?", "10", "10\\%", 1.0),
+        ("Give the share as a percentage.", "10\\%", "10", 1.0),
+        ("Give the share as a percentage.", "10\\%", "0.1", 1.0),
+        ("By what percent does the area shrink?", "10", "0.1", 0.0),
+        ("By what percent does the area shrink?", "10", "11\\%", 0.0),
+        ("A tenth of what number is 5 percent of 20?", "10", "10\\%", 0.0),
+        ("How large is the share?", "10", "10\\%", 0.0),
+    ],
+)
+def test_a_question_for_a_percentage_takes_the_sign_or_leaves_it(
+    question: str, gold: str, answer: str, value: float
+) -> None:
+    text = f"\\boxed{{{answer}}}"
+    (result,) = VERIFIER.score([Sample(Problem("p", question, (gold,)), text)])
+    assert result.value == value
+
+
+@pytest.mark.parametrize(
+    ("text", "gold", "value"),
+    [
+        ("The answer is approximately 42.", "42", 0.0),
+        ("The answer is approximately 3.14.", "3.14", 1.0),
+        ("It is about 0.3333333.", "\\frac{1}{3}", 1.0),
+        ("So $x + y = 42$.", "42", 1.0),
+        ("So $x + y = 42$.", "x + y = 42", 1.0),
+        ("So $n^2 + 3n = 42$.", "42", 0.0),
+        ("The solutions are $x=-2$ or $x=3$.", "-2, 3", 1.0),
+        ("twelve", "12", 0.0),
+        ("twelve", "Twelve", 1.0),
+        ("12", "twelve", 1.0),
+        ("The wrong answer is 42.", "42", 0.0),
+    ],
+)
+def test_words_around_an_answer_and_its_gold(text: str, gold: str, value: float) -> None:
+    assert score(text, gold).value == value
+
+
+@pytest.mark.parametrize(
     ("text", "gold", "reason"),
     [
         ("\\boxed{42}", "42", Reason.MATCH_STRING),

@@ -137,13 +137,19 @@ def test_picks_are_those_of_plain_lists(rows: list[tuple[float | None, bool, str
 
 
 @pytest.mark.parametrize("ties", ["share", "first", "lose"])
-def test_subsamples_tend_to_the_mean_over_all_subsets(ties: Any) -> None:
+def test_subsamples_are_exact_or_tend_to_the_mean_over_all_subsets(ties: Any) -> None:
     rows = [(1.0, False, "a"), (1.0, True, "b"), (0.0, True, "b"), (None, False, "a"), (0.0, False, None)]
     scores, correct, answers = ([row[place] for row in rows] for place in range(3))
-    found = subsample([Candidates(scores, correct, answers)], 3, trials=4000, seed=1, ties=ties)
+    question = Candidates(scores, correct, answers)
     subsets = [slow_pick(list(subset), ties) for subset in itertools.combinations(rows, 3)]
+    drawn = subsample([question] * 300, 3, trials=9, seed=1, ties=ties)  # of ten subsets
+    exact = subsample([question], 3, trials=10, seed=1, ties=ties)
     for name in ("best_of_n", "majority"):
-        assert found[name].by_question[0] == pytest.approx(np.mean([own[name] for own in subsets]), abs=0.03)
+        values = [own[name] for own in subsets]
+        assert exact[name].by_question[0] == pytest.approx(np.mean(values))
+        assert exact[name].spread == pytest.approx(np.std(values))
+        assert np.mean(drawn[name].by_question) == pytest.approx(np.mean(values), abs=0.03)
+        assert drawn[name].spread == pytest.approx(np.std(values) / 300**0.5, rel=0.2)
 
 
 def test_subsamples_of_all_completions_do_not_vary() -> None:
@@ -156,8 +162,8 @@ def test_subsamples_of_all_completions_do_not_vary() -> None:
     assert all(found.spread == pytest.approx(0.0) for found in spread.values())
     # of two out of three, the best is wrong only for {second, third}
     found = subsample(questions, 2, trials=400, seed=0)["best_of_n"]
-    assert found.by_question[0] == pytest.approx(2 / 3, abs=0.1)
-    assert found.spread > 0.3
+    assert found.by_question[0] == pytest.approx(2 / 3)
+    assert found.spread == pytest.approx((2 / 9) ** 0.5)
     assert found == subsample(questions, 2, trials=400, seed=0)["best_of_n"]
     with pytest.raises(DataError, match="1 questions have fewer"):
         subsample(questions, 4, trials=1, seed=0)
@@ -246,7 +252,7 @@ def test_the_threshold_chosen_is_that_of_trying_each(rows: list[tuple[list[float
 def test_a_threshold_is_not_chosen_on_labels_of_no_step() -> None:
     with pytest.raises(DataError, match="label 2 for 1 step values"):
         best_threshold([[0.5], [0.5]], [2, -1])
-    with pytest.raises(DataError, match="right and wrong"):
+    with pytest.raises(DataError, match="both kinds"):
         best_threshold([[0.5]], [-1])
 
 

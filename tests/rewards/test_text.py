@@ -258,6 +258,19 @@ UNITS = [
     ".",
     "is ",
     "{,}000",
+    "42, not 41. ",
+    "not 1 but 2 ",
+    "So the result is 1. ",
+    "\\boxed{1}. It is 2.",
+    "\\color{white}",
+    "\\textcolor{white}{",
+    "\\textcolor{white}{a",
+    "about ",
+    "I doubt that ",
+    "no 7 ",
+    "twenty ",
+    "1; ",
+    "x + y = ",
 ]
 
 

@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from rewards.numerals import leading_number
+from rewards.number_words import leading_number
 from rewards.types import Reason
 from rewards.verifiers.equivalence.answers import (
     Answer,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from rewards.numerals import leading_number
+from rewards.number_words import leading_number
 from rewards.verifiers.equivalence import lexicon as lx
 from rewards.verifiers.equivalence.cursor import Cursor, ParseError
 from rewards.verifiers.equivalence.expr import additive, term

@@ -1,0 +1,212 @@
+"""Step labels by Monte-Carlo completions, for a file of problems or of completions: dataset=step_labels.
+
+Problems are solved by the model first. The output holds process examples (`rewards.labelled`) with their
+evidence beside them: {..., "estimates": [{"basis", "trials", "successes", "low", "high"}], "scorer",
+"tokens", "violations", "completions", "failed"}. It is continued when the same command is given again, and
+then holds the same lines as if nothing had happened. Knows files and what is printed; the labels are those
+of `rewards.step_labels`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+from rich.console import Console
+from rich.progress import Progress
+from rich.text import Text
+
+from data_prep.config import DataPrepConfig
+from data_prep.examples import evaluation_questions
+from data_prep.fields import Row
+from data_prep.label_file import LabelFile
+from data_prep.labelled_sets import count_labels
+from data_prep.sources import iter_rows
+from rewards.build import build
+from rewards.columns import Fields, problem_of, resolve_fields, sample_of
+from rewards.completer import Completer, Request
+from rewards.errors import DataError
+from rewards.format import FormatSpec
+from rewards.labelled import example_from_record
+from rewards.questions import question_hash
+from rewards.step_estimates import Method, Repair, StepLabelSettings
+from rewards.step_labels import LabelledSolution, cut_solution, label_steps
+from rewards.steps import StepSettings, Strategy
+from rewards.types import Problem, Sample
+from rewards.verifiers.accuracy import AccuracyVerifier
+
+SOURCE = "step_labels"
+_NOT_OF_THE_LINES = ("budget", "device")
+"""Settings that a file may be continued with another value of: they decide how much is done, and where."""
+
+
+class SolvingCompleter(Completer, Protocol):
+    """A completer that also starts from nothing."""
+
+    def prefill_of(self, problem: Problem) -> str:
+        """What stands in the assistant's turn before it writes."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A solution to label: the sample, or the problem that is still to be solved; key names it."""
+
+    key: str
+    problem: Problem
+    sample: Sample | None = None
+
+
+def read_tasks(rows: Iterable[Row], solutions: int, excluded: frozenset[int]) -> tuple[list[Task], int]:
+    """What a file asks for, and how many of its rows have a question of an evaluation set.
+
+    Rows with a completion are labelled as they are, those without are solved `solutions` times each. Field
+    names and their synonyms are those of `rewards.columns`.
+
+    Raises:
+        DataError: naming row and field.
+    """
+    tasks: list[Task] = []
+    left_out = 0
+    fields: Fields | None = None
+    for number, (where, row) in enumerate(rows, start=1):
+        record = cast(Mapping[str, Any], row)
+        fields = fields or resolve_fields(Fields(), record)[0]
+        name, problem = problem_of(record, fields, where)
+        key = f"{number}" if name is None else str(name)
+        if not problem.prompt.strip() or not problem.gold:
+            raise DataError(
+                f"{where}: expected a question and a gold answer, by which completions are judged: prepare "
+                "the problems first (dataset=gsm8k, math or jsonl)"
+            )
+        if question_hash(problem.prompt) in excluded:
+            left_out += 1
+        elif record.get(fields.completion) is not None:
+            tasks.append(Task(f"{key}#{number}", problem, sample_of(record, fields, where)[1]))
+        else:
+            tasks += [Task(f"{key}#{number}.{index}", problem) for index in range(solutions)]
+    return tasks, left_out
+
+
+def write_step_labels(
+    config: DataPrepConfig, output: Path, completer: SolvingCompleter, console: Console
+) -> None:
+    """Labels what config.source asks for, into output, and says what came of it.
+
+    Raises:
+        DataError: the source cannot be read or asks for nothing.
+        ConfigError: the output was made otherwise.
+    """
+    excluded = evaluation_questions(config.evaluation)
+    rows = islice(iter_rows(str(config.source), config.subset, config.split), config.limit)
+    tasks, left_out = read_tasks(rows, config.step_labels.solutions, excluded)
+    if not tasks:
+        raise DataError(f"source={config.source}: nothing in it to label; nothing was written")
+    console.print(Text(f"{config.source}: {len(tasks)} solutions; {left_out} rows are evaluation questions"))
+    labeller = Labeller(completer, config, cast(FormatSpec, build(config.format, "format")))
+    with LabelFile(output, _settings(config, tasks)) as file:
+        if file.records:
+            console.print(Text(f"{output}: {len(file.records)} labelled solutions are there, going on"))
+        finished = _label_parts(tasks, labeller, file, console)
+        facts = _facts(file.records.values(), tasks, finished)
+        file.finish(facts)
+    for name, value in facts.items():
+        console.print(Text(f"{name}: {value}"))
+    if not finished:
+        console.print(Text("the budget is spent: the same command with a larger step_labels.budget goes on"))
+
+
+class Labeller:
+    """Solves and labels the tasks of one part at a time.
+
+    The same part gives the same lines, whatever was done before.
+    """
+
+    def __init__(self, completer: SolvingCompleter, config: DataPrepConfig, spec: FormatSpec) -> None:
+        options = config.step_labels
+        self.completer = completer
+        self.budget = options.budget
+        self.size = options.part
+        self.seed = config.seed
+        self.verifier = AccuracyVerifier(spec)
+        self.cuts = StepSettings(
+            strategy=cast(Strategy, options.strategy),
+            think_open=spec.think_open,
+            think_close=spec.think_close,
+        )
+        self.settings = StepLabelSettings(
+            method=cast(Method, options.method),
+            completions=options.completions,
+            wave=options.wave,
+            repair=cast(Repair, options.repair),
+            confidence=options.confidence,
+            seed=config.seed,
+        )
+
+    def label(self, tasks: Sequence[Task], spent: int) -> list[LabelledSolution]:
+        """The labelled solutions; texts without any step are left out. spent: tokens of earlier parts."""
+        unsolved = [task for task in tasks if task.sample is None]
+        requests = [Request(task.problem, "", 1, f"{self.seed}/{task.key}") for task in unsolved]
+        written = self.completer.complete(requests) if requests else []
+        solved = {
+            task.key: Sample(task.problem, one.text, self.completer.prefill_of(task.problem), one.truncated)
+            for task, (one,) in zip(unsolved, written, strict=True)
+        }
+        samples = [(task.key, task.sample or solved[task.key]) for task in tasks]
+        solutions = [cut_solution(sample, key, self.cuts) for key, sample in samples if sample.text.strip()]
+        left = None if self.budget is None else max(0, self.budget - spent)
+        return label_steps(solutions, self.completer, self.verifier, self.settings, left)
+
+
+def _label_parts(tasks: Sequence[Task], labeller: Labeller, file: LabelFile, console: Console) -> bool:
+    """Labels the parts that are not whole yet; returns whether all are, or the budget ended it."""
+    parts = [tasks[start : start + labeller.size] for start in range(0, len(tasks), labeller.size)]
+    left = {task.key for part in parts[file.parts :] for task in part}
+    spent = sum(int(record["tokens"]) for key, record in file.records.items() if key not in left)
+    with Progress(console=console, disable=not console.is_terminal) as progress:
+        bar = progress.add_task("labelling", total=len(parts), completed=file.parts)
+        for part in parts[file.parts :]:
+            labelled = labeller.label(part, spent)
+            spent += sum(one.tokens for one in labelled)
+            finished = [one for one in labelled if one.finished]
+            told = [one for one in finished if any(e.value is not None for e in one.estimates)]
+            whole = len(finished) == len(labelled)
+            file.append([one.record(SOURCE) for one in told], whole=whole)
+            if not whole:
+                return False
+            progress.advance(bar)
+    return True
+
+
+def _settings(config: DataPrepConfig, tasks: Sequence[Task]) -> dict[str, Any]:
+    """All that the lines of a file depend on."""
+    options = asdict(config.step_labels)
+    texts = [
+        [task.key, task.problem.prompt, task.problem.gold, task.sample.text if task.sample else None]
+        for task in tasks
+    ]
+    digest = hashlib.blake2b(json.dumps(texts).encode(), digest_size=8).hexdigest()
+    kept = {name: value for name, value in options.items() if name not in _NOT_OF_THE_LINES}
+    return kept | {"input": digest, "seed": config.seed, "format": config.format}
+
+
+def _facts(records: Iterable[Mapping[str, Any]], tasks: Sequence[Task], finished: bool) -> dict[str, Any]:
+    """What people want to know of the whole file."""
+    labels: Counter[str] = Counter()
+    totals: Counter[str] = Counter()
+    count = 0
+    for record in records:
+        count += 1
+        labels.update(count_labels([example_from_record(record, "line")]))
+        for name in ("completions", "tokens", "violations", "failed"):
+            totals[name] += int(record[name])
+    facts: dict[str, Any] = {"solutions": len(tasks), "labelled": count}
+    if finished:
+        facts["without any step or label"] = len(tasks) - count
+    return facts | {"labels": dict(sorted(labels.items()))} | dict(totals)
