@@ -143,8 +143,8 @@ def _blind(history: Sequence[Line], settings: AlarmSettings) -> str | None:
     if newest >= 0.5 or best - newest <= FALL_SIGMAS * found.error(WITHIN):
         return None
     return (
-        f"of a right and a wrong completion of a problem the right one was paid more in {100 * best:.0f} % of "
-        f"all pairs, and now is in {100 * newest:.0f} % ({_span(found)}): the reward prefers wrong answers"
+        f"of a right and a wrong completion of a problem the right one was paid more in {100 * best:.0f} % "
+        f"of all pairs, and now is in {100 * newest:.0f} % ({_span(found)}): the reward prefers wrong answers"
     )
 
 
