@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from tiny_reward_models import tiny_folder
 from training_runs import Trainer, metrics_of, run_folders
 
 from rewards.replay import ReplayBuffer, ReplaySettings
@@ -18,6 +19,7 @@ ROUNDS = (
     "iterate.reward_model.tolerance=1",  # every refit is taken: what it brings is not the question here
     "iterate.reward_model.examples=64",
     "iterate.reward_model.completions=2",
+    "iterate.reward_model.batch_size=16",
     "iterate.reward_model.probes=2",
     "iterate.reward_model.first.problems=48",
     "iterate.reward_model.first.samples=4",
@@ -82,3 +84,20 @@ def test_a_policy_that_solves_nothing_has_nothing_to_fit_from(trainer: Trainer) 
     done = trainer.run("reward=orm", *ROUNDS, "coldstart.steps=0")
     assert done.returncode == REFUSED
     assert "0 of 192 completions of the policy are right" in done.stderr
+
+
+def test_an_implicit_process_reward_model_that_is_given_keeps_up(trainer: Trainer) -> None:
+    folder = tiny_folder("implicit-prm", trainer.folder / "implicit")
+    place = "reward.components.prm.scorer.model"
+    given = (f"{place}.path={folder}", f"{place}.reference={folder / 'reference'}", f"{place}.device=cpu")
+    done = trainer.run(
+        "reward=prm", "credit=process", *ROUNDS, "steps=4", *given, f"{place}.convention=implicit-prm"
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    (run,) = run_folders(trainer.output)
+    lines = metrics_of(run)
+    assert [line.get("refit/accepted") for line in lines[1:]] == [None, 1, None, 1]
+    assert all(line["verdict/prm/failed"] == 0 for line in lines[1:])
+    assert lines[4]["refit/drift"] > 0
+    fitted = run / "reward_models" / "round_000001"
+    assert (fitted / "reference" / "model.safetensors").exists(), "it still compares with the same reference"

@@ -27,6 +27,7 @@ RUN = (
     "iterate.reward_model.heldout_share=0.3",
     "iterate.reward_model.tolerance=1",
     "iterate.reward_model.examples=96",
+    "iterate.reward_model.batch_size=16",
     "iterate.reward_model.probes=2",
     "iterate.reward_model.first.problems=48",
     "iterate.reward_model.first.samples=4",
