@@ -49,7 +49,7 @@ def write_report(path: Path) -> Path:
 
 def main(arguments: Sequence[str]) -> int:
     """The program; returns its exit status."""
-    parser = argparse.ArgumentParser(prog="python -m grpo.report", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog="python -m grpo.report", description="Writes RUN/report.html.")
     parser.add_argument("run", type=Path, help="a run's folder")
     run: Path = parser.parse_args(arguments).run
     try:

@@ -7,28 +7,29 @@ Gold against proxy by the root of the KL from the start policy is the picture of
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from grpo.alarms import GOLD, LENGTH, PROXY, Line
+from grpo.alarms import GOLD, LENGTH, PROXY, WITHIN, Line
 from grpo.report_run import Mark, RunRead, column, smoothed
 
 WINDOW = 10
 """Steps of the mean that is drawn over the single values."""
 _COLOURS = ("#1b7837", "#b2182b", "#2166ac", "#e08214", "#762a83", "#4d4d4d", "#35978f", "#bf812d")
 _MARKS = {"alarm": "#b2182b", "refit": "#2166ac", "refit refused": "#999999"}
+DRIFT = "watch/kl_completion"
 _HELDOUT = "eval/heldout/accuracy"
 _NAMED = {
     PROXY: "reward (proxy)",
     GOLD: "right (gold)",
     _HELDOUT: "held-out accuracy",
-    "watch/auc_within": "AUC of the reward within a problem",
+    WITHIN: "AUC of the reward within a problem",
     "watch/correlation": "correlation of reward and right",
     LENGTH: "length in tokens",
     "completions/clipped_ratio": "share cut off",
-    "watch/kl_completion": "KL from the start, nats a completion",
+    DRIFT: "KL from the start, nats a completion",
 }
 
 
@@ -39,7 +40,7 @@ def charts(run: RunRead) -> list[tuple[str, go.Figure]]:
     found = [
         ("gold and proxy by step", _gold_and_proxy(run.lines, marks)),
         ("gold and proxy by distance from the start policy", _by_drift(lines, marks)),
-        ("does it pay for right", _curves(lines, ["watch/auc_within", "watch/correlation"], marks)),
+        ("does it pay for right", _curves(lines, [WITHIN, "watch/correlation"], marks)),
         ("what made-up completions would earn", _curves(lines, probes, marks, markers=True)),
         ("length", _curves(lines, [LENGTH], marks)),
         (
@@ -47,7 +48,7 @@ def charts(run: RunRead) -> list[tuple[str, go.Figure]]:
             _curves(lines, ["groups/frac_mixed", "groups/frac_all_good", "groups/frac_all_bad",
                             "groups/duplicates", "watch/silent_groups"], marks),
         ),
-        ("distance from the start policy", _curves(lines, ["watch/kl_completion"], marks)),
+        ("distance from the start policy", _curves(lines, [DRIFT], marks)),
     ]  # fmt: skip
     return [(title, figure) for title, figure in found if figure.data]
 
@@ -78,29 +79,26 @@ def _gold_and_proxy(lines: Sequence[Line], marks: Sequence[Mark]) -> go.Figure:
 def _by_drift(lines: Sequence[Line], marks: Sequence[Mark]) -> go.Figure:
     """Window means of gold and proxy over the root of the KL; what happened is marked on the gold."""
     figure = make_subplots(specs=[[{"secondary_y": True}]])
-    drifted = [line for line in lines if "watch/kl_completion" in line]
-    distance = {line["step"]: math.sqrt(max(0.0, line["watch/kl_completion"])) for line in drifted}
+    drifted = [line for line in lines if DRIFT in line]
+    root = {line["step"]: math.sqrt(max(0.0, line[DRIFT])) for line in drifted}
     for name, second, colour in ((GOLD, False, _COLOURS[0]), (PROXY, True, _COLOURS[1])):
         steps, values = column(drifted, name)
-        if not steps:
-            continue
-        means = smoothed(values, WINDOW)
-        trace = go.Scatter(
-            x=smoothed([distance[step] for step in steps], WINDOW), y=means, mode="lines+markers",
-            name=_NAMED[name], line={"color": colour}, marker={"size": 4},
-            text=[f"step {step:g}" for step in steps],
-        )  # fmt: skip
-        figure.add_trace(trace, secondary_y=second)
+        places = list(zip(smoothed([root[s] for s in steps], WINDOW), smoothed(values, WINDOW), strict=True))
+        if places:
+            trace = go.Scatter(
+                x=[x for x, _ in places], y=[y for _, y in places], mode="lines+markers", name=_NAMED[name],
+                line={"color": colour}, marker={"size": 4}, text=[f"step {step:g}" for step in steps],
+            )  # fmt: skip
+            figure.add_trace(trace, secondary_y=second)
         if name == GOLD:
-            places = dict(zip(steps, zip(trace.x, trace.y, strict=True), strict=True))
-            for mark in _marks_on(places, marks):
-                figure.add_trace(mark, secondary_y=False)
+            for trace in _marks_on(dict(zip(steps, places, strict=True)), marks):
+                figure.add_trace(trace, secondary_y=False)
     figure.update_yaxes(title_text="share right", secondary_y=False)
     figure.update_yaxes(title_text=_NAMED[PROXY], secondary_y=True)
     return _dressed(figure, (), "root of the KL from the start policy (nats a completion)")
 
 
-def _marks_on(places: dict[float, tuple[float, float]], marks: Sequence[Mark]) -> Iterable[go.Scatter]:
+def _marks_on(places: Mapping[float, tuple[float, float]], marks: Sequence[Mark]) -> Iterable[go.Scatter]:
     for kind, colour in _MARKS.items():
         shown = [mark for mark in marks if mark.kind == kind and mark.step in places]
         if shown:
