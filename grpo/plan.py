@@ -11,6 +11,7 @@ from grpo.display import print_plan, print_samples
 from grpo.learned import learned_parts
 from grpo.materials import Materials
 from grpo.summaries import CompletionRow
+from grpo.watch import needs_start_policy
 from rewards.types import Sample
 
 GIB = 2**30
@@ -63,7 +64,8 @@ def plan_rows(config: TrainConfig, materials: Materials) -> list[tuple[str, str,
     longest = max(len(prompt.ids) for prompt in materials.train_prompts)
     weights = sum(p.numel() for p in model.parameters())
     trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
-    copies = 2 if config.algorithm.kl_coefficient > 0 and not config.model.lora_rank else 1
+    frozen = (config.algorithm.kl_coefficient > 0) + needs_start_policy(config)
+    copies = 1 if config.model.lora_rank else 1 + frozen
     width = longest + rollout.max_completion_tokens
     heads = settings.num_key_value_heads * settings.hidden_size // settings.num_attention_heads
     cache = 2 * settings.num_hidden_layers * heads * 4 * width * min(rollout.decode_rows, completions)

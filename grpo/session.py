@@ -23,7 +23,7 @@ from grpo.outer import RoundParts, make_iteration
 from grpo.probes import make_probes
 from grpo.rollout.local import LocalEngine, pad_id
 from grpo.rollout.saved import Recorder, SavedRollouts
-from grpo.watch import Watch, make_watch, start_policy
+from grpo.watch import Watch, make_watch, needs_start_policy, start_policy
 from rewards.errors import ConfigError
 
 
@@ -75,8 +75,10 @@ def make_session(
     policy = materials.policy.to(accelerator.device)
     pad = pad_id(materials.tokenizer)
     engine = LocalEngine(policy, materials.tokenizer, decode_rows=config.rollout.decode_rows)
-    start = start_policy(config, policy) if config.watch.kl_rows else None
+    start = start_policy(config, policy) if needs_start_policy(config) else None
     learners = make_learners(config, policy, accelerator, decode=engine.decode, pad=pad)
+    if start is None and config.watch.kl_rows:
+        start = learners.reference
     replay = config.rollout.replay
     recorder = Recorder(engine if replay is None else SavedRollouts(Path(replay), engine.decode))
     collector = Collector(

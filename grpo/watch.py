@@ -129,6 +129,12 @@ def make_watch(
     )
 
 
+def needs_start_policy(config: TrainConfig) -> bool:
+    """Whether the watch must keep the start policy itself: it is measured, and no reference stays it."""
+    stays = config.iterate is None or config.iterate.reference.follow == "never"
+    return config.watch.kl_rows > 0 and not (config.algorithm.kl_coefficient > 0 and stays)
+
+
 def start_policy(config: TrainConfig, policy: Policy) -> Reference:
     """The policy as it is now, for good: a frozen copy, or the base model under a LoRA adapter."""
     return AdapterReference(policy) if config.model.lora_rank else FrozenReference(policy)

@@ -8,6 +8,7 @@ from training_runs import Trainer, metrics_of, run_folders
 
 from grpo import checkpoint
 from grpo.config import TRAIN
+from grpo.watch import needs_start_policy
 from rewards.errors import ConfigError
 
 # A few steps of the tiny policy are enough for a group that is paid alike.
@@ -58,3 +59,24 @@ def test_a_refit_needs_a_reward_model_that_trains_on() -> None:
         TRAIN.load(["watch.on_alarm=refit"])
     with pytest.raises(ConfigError, match=r"watch\.window=1: expected a finite number >= 2"):
         TRAIN.load(["watch.window=1"])
+
+
+@pytest.mark.parametrize(
+    ("overrides", "own"),
+    [
+        ([], True),
+        (["watch.kl_rows=0"], False),
+        (["algorithm.kl_coefficient=0.04"], False),
+        (["iterate=deepseekmath", "reward=orm"], True),
+        (["iterate=deepseekmath", "reward=orm", "iterate.reference.follow=never"], False),
+    ],
+    ids=[
+        "no reference",
+        "not measured",
+        "a reference that stays",
+        "one that moves",
+        "an outer loop without it",
+    ],
+)
+def test_a_start_policy_is_kept_where_no_reference_is_it(overrides: list[str], own: bool) -> None:
+    assert needs_start_policy(TRAIN.load(overrides)) is own
