@@ -7,8 +7,8 @@ about each other). Gold is the verifier's share of right completions, proxy is w
 
 - gap: the proxy rose while the gold fell. Gao et al. 2022 (arXiv 2210.10760): a policy that optimises a proxy
   first gains and then loses gold, while the proxy goes on rising.
-- blind: the proxy once told right from wrong completions of a problem and now prefers the wrong ones; this
-  can be seen before the gold falls.
+- blind: the proxy has lost half of what it knew, its lead over chance in telling a right from a wrong
+  completion of one problem. It is the first to be seen: gold falls only once the policy has learnt from it.
 - length: completions grew or shrank by a factor that no gain of gold goes with.
 - signal: nearly all groups are in no gradient, and not because all of their completions are right.
 - probe: a degenerate completion that was paid less than honest work is paid as much.
@@ -34,8 +34,12 @@ PROXY, GOLD, WITHIN = "reward", "watch/gold", "watch/auc_within"
 LENGTH, SILENT = "completions/mean_length", "watch/silent_groups"
 CHANGED = "refit/accepted"
 """1 on the step after which the reward model was another."""
-FALL_SIGMAS, RISE_SIGMAS = 4.0, 2.0
-"""Standard errors that a difference of window means must exceed; the best gold is that of many windows."""
+FALL_SIGMAS, RISE_SIGMAS, BLIND_SIGMAS = 4.0, 2.0, 3.0
+"""Standard errors that a difference of window means must exceed; the best window is chosen among many."""
+QUIET_WINDOWS = 4
+"""Windows that pass before an alarm that goes on is raised again."""
+CHANCE, KNEW = 0.5, 0.7
+"""The AUC of a reward that knows nothing, and the least of one that can go blind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,15 +68,14 @@ def alarm_metric(kind: str) -> str:
 def raised(history: Sequence[Line], settings: AlarmSettings) -> list[Alarm]:
     """The alarms that the last line of a history raises.
 
-    One that was raised within the last window is not raised again: what goes on for long is said again once
-    a window.
+    One that goes on is raised again after QUIET_WINDOWS, and at once where another reward model pays.
 
     Args:
         history: the lines of a run, one a step, in order; the marks of earlier alarms in them.
         settings: the window and the thresholds.
     """
-    recent = history[-settings.window : -1]
     current = since_change(history)
+    recent = current[-QUIET_WINDOWS * settings.window : -1]
     found: list[Alarm] = []
     for kind, reason in _RULES.items():
         if not any(line.get(alarm_metric(kind)) for line in recent):
@@ -140,11 +143,12 @@ def _blind(history: Sequence[Line], settings: AlarmSettings) -> str | None:
     if found is None:
         return None
     best, newest = found.means(WITHIN)
-    if newest >= 0.5 or best - newest <= FALL_SIGMAS * found.error(WITHIN):
+    lost_half = best >= KNEW and newest - CHANCE < (best - CHANCE) / 2
+    if not lost_half or best - newest <= BLIND_SIGMAS * found.error(WITHIN):
         return None
     return (
         f"of a right and a wrong completion of a problem the right one was paid more in {100 * best:.0f} % "
-        f"of all pairs, and now is in {100 * newest:.0f} % ({_span(found)}): the reward prefers wrong answers"
+        f"of all pairs, and now is in {100 * newest:.0f} % ({_span(found)}): the reward no longer sees"
     )
 
 
