@@ -72,16 +72,15 @@ def _facts(run: RunRead) -> list[str]:
     ]
     measured = [line for line in run.lines if any(name.startswith("eval/") for name in line)]
     facts = [table(("", ""), rows)]
-    if measured:
-        first, latest = measured[0], measured[-1]
-        names = [name for name in latest if name.startswith("eval/") and name in first]
-        facts += [
-            "<h2>held-out problems</h2>",
-            table(
-                ("", f"step {first['step']:g}", f"step {latest['step']:g}"),
-                ([name.removeprefix("eval/"), f"{first[name]:.3f}", f"{latest[name]:.3f}"] for name in names),
-            ),
-        ]
+    shown = measured[:1] + measured[1:][-1:]
+    if shown:
+        names = [name for name in shown[-1] if name.startswith("eval/")]
+        rows = (
+            [name.removeprefix("eval/"), *(f"{line[name]:.3f}" if name in line else "-" for line in shown)]
+            for name in names
+        )
+        heading = ("", *(f"step {line['step']:g}" for line in shown))
+        facts += ["<h2>held-out problems</h2>", table(heading, rows)]
     return facts
 
 
@@ -89,12 +88,13 @@ def _warnings(run: RunRead) -> list[str]:
     if not run.marks:
         return []
     rows = ([str(mark.step), mark.kind, mark.text] for mark in run.marks)
-    return ["<h2>alarms and refits</h2>", table(("step", "what", ""), rows)]
+    return ["<h2>alarms and refits</h2>", table(("step", "what", "why"), rows)]
 
 
 def _samples(run: RunRead) -> list[str]:
     """The best and the worst paid of the latest step, and those where what is paid and what is right part."""
-    paid = sorted((row for row in run.samples if row["reward"] is not None), key=lambda row: row["reward"])
+    different = {(row["prompt"], row["text"]): row for row in run.samples if row["reward"] is not None}
+    paid = sorted(different.values(), key=lambda row: row["reward"])
     wrong = [row for row in reversed(paid) if row["right"] is False]
     right = [row for row in paid if row["right"] is True]
     kinds = {

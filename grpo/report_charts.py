@@ -13,12 +13,13 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from grpo.alarms import GOLD, LENGTH, PROXY, WITHIN, Line
-from grpo.report_run import Mark, RunRead, column, smoothed
+from grpo.report_run import REFIT, REFUSED, Mark, RunRead, column, smoothed
 
 WINDOW = 10
 """Steps of the mean that is drawn over the single values."""
 _COLOURS = ("#1b7837", "#b2182b", "#2166ac", "#e08214", "#762a83", "#4d4d4d", "#35978f", "#bf812d")
-_MARKS = {"alarm": "#b2182b", "refit": "#2166ac", "refit refused": "#999999"}
+_MARK_COLOURS = {REFIT: "#2166ac", REFUSED: "#999999"}
+_ALARM_COLOUR = "#b2182b"
 DRIFT = "watch/kl_completion"
 _HELDOUT = "eval/heldout/accuracy"
 _NAMED = {
@@ -99,14 +100,18 @@ def _by_drift(lines: Sequence[Line], marks: Sequence[Mark]) -> go.Figure:
 
 
 def _marks_on(places: Mapping[float, tuple[float, float]], marks: Sequence[Mark]) -> Iterable[go.Scatter]:
-    for kind, colour in _MARKS.items():
+    for kind in dict.fromkeys(mark.kind for mark in marks):
         shown = [mark for mark in marks if mark.kind == kind and mark.step in places]
         if shown:
             yield go.Scatter(
                 x=[places[mark.step][0] for mark in shown], y=[places[mark.step][1] for mark in shown],
-                mode="markers", name=kind, marker={"size": 12, "symbol": "x", "color": colour},
+                mode="markers", name=kind, marker={"size": 12, "symbol": "x", "color": _colour(kind)},
                 text=[f"step {mark.step}: {mark.text}" for mark in shown],
             )  # fmt: skip
+
+
+def _colour(kind: str) -> str:
+    return _MARK_COLOURS.get(kind, _ALARM_COLOUR)
 
 
 def _curves(
@@ -150,10 +155,10 @@ def _name(metric: str) -> str:
 def _dressed(figure: go.Figure, marks: Sequence[Mark], x_title: str) -> go.Figure:
     """Size, axes, and a line at every mark."""
     for mark in marks:
-        label = mark.kind if mark.kind != "alarm" else f"alarm: {mark.text}"
+        colour = _colour(mark.kind)
         figure.add_vline(
-            x=mark.step, line={"color": _MARKS[mark.kind], "width": 1, "dash": "dot"},
-            annotation={"text": label, "textangle": -90, "font": {"size": 10, "color": _MARKS[mark.kind]}},
+            x=mark.step, line={"color": colour, "width": 1, "dash": "dot"},
+            annotation={"text": mark.kind, "textangle": -90, "font": {"size": 10, "color": colour}},
         )  # fmt: skip
     figure.update_xaxes(title_text=x_title)
     figure.update_layout(

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
+import yaml
 
-from grpo.alarms import CHANGED, Line
+from grpo.alarms import CHANGED, AlarmSettings, Line, alarm_metric, raised
 from grpo.metrics import read_metrics
 from grpo.rundir import RunSummary, read_manifest, read_summary
 from rewards.errors import ConfigError
 
-ALARM = "watch/alarm/"
+ALARM = alarm_metric("")
+REFIT, REFUSED = "refit", "refit refused"
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Something that happened at a step. kind: `refit`, `refit refused`, or `alarm`; text: in words."""
+    """Something that happened at a step. kind: REFIT, REFUSED, or that of an alarm; text: why, in words."""
 
     step: int
     kind: str
@@ -59,23 +61,34 @@ def read_run(path: Path) -> RunRead:
     files = sorted((path / "completions").glob("step_*.parquet"))
     samples = pq.read_table(files[-1]).to_pylist() if files else []
     config = (path / "config.yaml").read_text(encoding="utf-8")
-    return RunRead(
-        path, manifest, config, tuple(lines), tuple(marks_of(lines)), read_summary(path), tuple(samples)
-    )
+    watch = yaml.safe_load(config)["watch"]
+    settings = AlarmSettings(*(watch[field.name] for field in fields(AlarmSettings)))
+    marks = tuple(marks_of(lines, settings))
+    return RunRead(path, manifest, config, tuple(lines), marks, read_summary(path), tuple(samples))
 
 
-def marks_of(lines: Sequence[Line]) -> list[Mark]:
-    """Refits, taken and refused, and alarms, in order."""
+def marks_of(lines: Sequence[Line], settings: AlarmSettings) -> list[Mark]:
+    """Alarms, with the reasons that their run gave, and refits, taken and refused, in order."""
     found: list[Mark] = []
-    for line in lines:
+    steps = [line for line in lines if line["step"] > 0]
+    for place, line in enumerate(steps):
         step = int(line["step"])
-        for name in line:
-            if name.startswith(ALARM):
-                found.append(Mark(step, "alarm", name.removeprefix(ALARM)))
+        kinds = [name.removeprefix(ALARM) for name in line if name.startswith(ALARM)]
+        alarms = raised(steps[: place + 1], settings) if kinds else []
+        for kind in kinds:
+            found.append(Mark(step, kind, "; ".join(alarm.text for alarm in alarms if alarm.kind == kind)))
         if CHANGED in line:
-            taken = line[CHANGED] == 1
-            found.append(Mark(step, "refit" if taken else "refit refused", "reward model trained on"))
+            found.append(Mark(step, REFIT if line[CHANGED] else REFUSED, _refit_text(line)))
     return found
+
+
+def _refit_text(line: Line) -> str:
+    """What a refit did to the AUC within questions."""
+    return "; ".join(
+        f"AUC on {what} {line[name]:.3f} -> {line[f'{name}_after']:.3f}"
+        for name, what in (("refit/auc_new", "this round"), ("refit/auc_old", "earlier rounds"))
+        if name in line and f"{name}_after" in line
+    )
 
 
 def column(lines: Sequence[Line], name: str) -> tuple[list[float], list[float]]:

@@ -12,11 +12,12 @@ import pytest
 from grpo.metrics import MetricsWriter
 from grpo.report import main
 from grpo.report_charts import charts
-from grpo.report_run import Mark, RunRead, column, marks_of, read_run
+from grpo.report_run import Mark, RunRead, column, read_run
 from grpo.summaries import CompletionRow
 from rewards.errors import ConfigError
 from rewards.types import Part, Problem, Reason, Score, Verdict
 
+CONFIG = "watch:\n  window: 5\n  gold_fall: 0.05\n  length_ratio: 1.5\n  silent_share: 0.8\n"
 HOSTILE = '<script>alert("gold")</script><img src=x onerror=alert(1)>\x1b[31m\ud800'
 MANIFEST = {
     "created": "2026-01-01T00:00:00",
@@ -41,13 +42,13 @@ def row(reward: float | None, right: bool | None, text: str = "42") -> Completio
 def run_folder(tmp_path: Path) -> Path:
     """A run of 30 steps whose reward rises while gold turns down, with alarms and refits."""
     (tmp_path / "manifest.json").write_text(json.dumps(MANIFEST))
-    (tmp_path / "config.yaml").write_text("steps: 30\n")
+    (tmp_path / "config.yaml").write_text(CONFIG)
     writer = MetricsWriter(tmp_path)
     writer.write(0, {"eval/heldout/accuracy": 0.25})
     for step in range(1, 31):
         metrics = {
             "reward": 0.1 * step,
-            "watch/gold": 0.5 - 0.001 * (step - 15) ** 2,
+            "watch/gold": 0.5 - 0.003 * (step - 12) ** 2,
             "watch/kl_completion": 0.01 * step,
             "completions/mean_length": 20.0 + step,
             "groups/frac_mixed": 0.5,
@@ -57,6 +58,7 @@ def run_folder(tmp_path: Path) -> Path:
             metrics["probe/empty/mean"] = 0.1
         if step == 20:
             metrics |= {"watch/alarm/gap": 1.0, "refit/accepted": 1.0}
+            metrics |= {"refit/auc_new": 0.5, "refit/auc_new_after": 0.9}
         if step == 25:
             metrics["refit/accepted"] = 0.0
         if step == 30:
@@ -70,11 +72,12 @@ def run_folder(tmp_path: Path) -> Path:
 def test_what_happened_is_read_back(run_folder: Path) -> None:
     run = read_run(run_folder)
     assert [(mark.step, mark.kind) for mark in run.marks] == [
-        (20, "alarm"),
+        (20, "gap"),
         (20, "refit"),
         (25, "refit refused"),
     ]
-    assert marks_of(run.lines[:20]) == []
+    assert run.marks[0].text.startswith("the reward rose from")
+    assert run.marks[1].text == "AUC on this round 0.500 -> 0.900"
     assert run.summary is None
     assert len(run.samples) == 4
     steps, values = column(run.lines, "watch/auc_within")
@@ -103,7 +106,7 @@ def test_the_charts_show_the_numbers(run_folder: Path) -> None:
 def test_a_run_without_learned_reward_has_fewer_charts(run_folder: Path) -> None:
     run = read_run(run_folder)
     bare = RunRead(
-        run.path, run.manifest, "", ({"step": 1.0, "reward": 0.5},), (Mark(1, "alarm", "gap"),), None, ()
+        run.path, run.manifest, "", ({"step": 1.0, "reward": 0.5},), (Mark(1, "gap", "cheated"),), None, ()
     )
     assert [title for title, _ in charts(bare)] == ["gold and proxy by step"]
 
