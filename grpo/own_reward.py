@@ -124,11 +124,12 @@ class OwnReward:
         )
 
     def _sample(self) -> list[Judged]:
-        """Completions with the verifier's word; those it cannot judge are left out."""
+        """Completions with the verifier's word, none twice; those it cannot judge are left out."""
         groups = [group for batch in self.engine.generate(self.prompts, self.sampling) for group in batch]
         samples = [completion.sample for group in groups for completion in group.completions]
-        return [
-            Judged(sample, score.value > 0)
+        judged = {
+            (sample.problem.id, sample.text): Judged(sample, score.value > 0)
             for sample, score in zip(samples, score_completions(self.judge, groups), strict=True)
             if score.value is not None
-        ]
+        }
+        return list(judged.values())
