@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import cast
 
@@ -51,10 +52,10 @@ def objects_field(row: Fields, name: str, where: str) -> list[Fields]:
 
 
 def number_field(row: Fields, name: str, where: str) -> float:
-    """A number, not a truth value."""
+    """A finite number, not a truth value."""
     value = row.get(name)
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise fault(row, name, where, "a number")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise fault(row, name, where, "a finite number")
     return float(value)
 
 

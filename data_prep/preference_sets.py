@@ -16,6 +16,7 @@ several turns is all of it, each turn after its speaker's name.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -37,15 +38,9 @@ from rewards.records import text_field
 
 Found = tuple[str, PreferenceExample | DropReason]
 
-HUMAN, ASSISTANT = "\n\nHuman: ", "\n\nAssistant: "
+HUMAN, ASSISTANT = "\n\nHuman:", "\n\nAssistant:"
 """hh-rlhf's marks (Bai et al. 2022, arXiv:2204.05862)."""
-_SPEAKERS = {
-    "user": "User",
-    "human": "User",
-    "assistant": "Assistant",
-    "gpt": "Assistant",
-    "system": "System",
-}
+_NUMBER = re.compile(r"\d+(?:\.\d+)?", re.ASCII)
 _SUBSETS = ("subset", "domain", "source", "dataset")
 """Where rows keep what they are a part of; the first that a row has is read."""
 
@@ -60,6 +55,10 @@ class _Pair:
     gap: float | None = None
 
 
+Paired = tuple[str, Fields, _Pair | DropReason]
+"""(place for people, fields of the row, what they make)."""
+
+
 def read_preferences(rows: Iterable[Row], rated_margin: bool = False) -> Iterator[Found]:
     """Reads rows of one layout of the table above.
 
@@ -71,10 +70,11 @@ def read_preferences(rows: Iterable[Row], rated_margin: bool = False) -> Iterato
     Raises:
         DataError: the columns are of no known layout; a field is not what its layout says.
     """
-    first = next(iter(rows := iter(rows)), None)
+    rest = iter(rows)
+    first = next(rest, None)
     if first is None:
         return
-    pairs = LAYOUTS[_layout_of(*first)](chain([first], rows))
+    pairs = LAYOUTS[_layout_of(*first)](chain([first], rest))
     for number, (where, row, pair) in enumerate(pairs, start=1):
         if isinstance(pair, DropReason):
             yield where, pair
@@ -102,9 +102,6 @@ def _example(row: Fields, pair: _Pair, number: int, rated_margin: bool) -> Prefe
         id=f"preference-{number:06d}",
         meta={} if pair.gap is None else {"gap": f"{pair.gap:g}"},
     )
-
-
-Paired = tuple[str, Fields, _Pair | DropReason]
 
 
 def _layout_of(where: str, row: Fields) -> str:
@@ -174,15 +171,13 @@ def _mean_rating(annotations: Fields, where: str) -> float | None:
     """The mean of the aspects' ratings (texts from "1" to "5", or "N/A"); None when there is none."""
     ratings: list[float] = []
     for aspect in annotations:
-        rating = object_field(annotations, aspect, where).get("Rating")
-        if rating in (None, "N/A"):
+        place = f"{where}, field 'annotations', field {aspect!r}"
+        rating = text_field(object_field(annotations, aspect, where), "Rating", place, default="N/A")
+        if rating == "N/A":
             continue
-        try:
-            ratings.append(float(str(rating)))
-        except ValueError as error:
-            raise DataError(
-                f"{where}, field 'annotations': {aspect}: expected a number or N/A, got {rating!r}"
-            ) from error
+        if not _NUMBER.fullmatch(rating):
+            raise DataError(f"{place}, field 'Rating': expected a number or N/A, got {rating!r}")
+        ratings.append(float(rating))
     return fmean(ratings) if ratings else None
 
 
@@ -214,9 +209,8 @@ def _turns(transcript: str, where: str) -> list[tuple[str, str]]:
     if not transcript.lstrip().startswith(HUMAN.strip()):
         raise DataError(f"{where}: expected a text that starts with {HUMAN.strip()!r} and has marked turns")
     turns: list[tuple[str, str]] = []
-    # An empty turn ends in the mark without its last space.
-    for part in f"\n\n{transcript.lstrip()}".split(HUMAN.rstrip())[1:]:
-        human, *replies = part.split(ASSISTANT.rstrip())
+    for part in f"\n\n{transcript.lstrip()}".split(HUMAN)[1:]:
+        human, *replies = part.split(ASSISTANT)
         turns += [("user", human.strip()), *(("assistant", reply.strip()) for reply in replies)]
     return turns
 
@@ -237,7 +231,7 @@ def conversation(turns: Sequence[tuple[str, str]]) -> str:
     """
     if len(turns) == 1:
         return turns[0][1]
-    return "\n\n".join(f"{_SPEAKERS.get(role, role)}: {content}" for role, content in turns)
+    return "\n\n".join(f"{role.capitalize()}: {content}" for role, content in turns)
 
 
 def _pairs(rows: Iterable[Row]) -> Iterator[Paired]:

@@ -127,10 +127,12 @@ def _chosen(step: Fields, completions: Sequence[_Judged], where: str) -> _Judged
 
 
 def _judged(completion: Fields, where: str) -> _Judged:
-    rating = completion.get("rating")
-    if rating is not None and (rating not in RATINGS or not isinstance(rating, int)):
-        raise fault(completion, "rating", where, "-1, 0, 1 or null")
-    label = None if rating is None else RATINGS[rating]
+    label: StepLabel = None
+    if completion.get("rating") is not None:
+        rating = index_field(completion, "rating", where)
+        if rating not in RATINGS:
+            raise fault(completion, "rating", where, "-1, 0, 1 or null")
+        label = RATINGS[rating]
     return _Judged(
         _plain(text_field(completion, "text", where)), label, flag_field(completion, "flagged", where)
     )

@@ -33,6 +33,7 @@ _SENTENCE_END = re.compile(
     r"[.。](?=\s|$)|;(?!\s*[$\\(+-]*[0-9][0-9.,/$)]*\s*(?:[.;,\n]|(?:and|or)\b|$))|\n"
     r"|,?\s+(?:because|since|but|so|which|where)\b"
 )
+_CHECKED = re.compile(r"(?i)\b(?:check|verify|test)(?:ing|s)?\s+(?:our|the|this|your|my)\s+\Z")
 _COPULA = re.compile(r"(?i)\b(?:is|are|be|was|equals?|namely|gives?|get)\b|[:=≈]")
 _HEDGES = re.compile(
     r"(?i)(?:[\s$*(\[\\]|\b(?:about|around|approximately|exactly|equal|to|only|just|now|then|also|thus)\b)*"
@@ -69,11 +70,13 @@ def announcement(text: str, marker: re.Match[str], kind: Kind) -> Extraction:
 
 
 def is_unstated(text: str, marker: re.Match[str], kind: Kind) -> bool:
-    """Whether an announcement states no value: it denies it, doubts it, or calls it wrong.
+    """Whether an announcement states no value: it denies, doubts or checks it, or calls it wrong.
 
     An answer in words may begin with a denial: "not enough information".
     """
     start = _value_start(text, marker)
+    if _CHECKED.search(text, max(0, marker.start() - 40), marker.start()):
+        return True
     if kind != "text" and (not states_value(marker[0]) or is_denial_ahead(text, start)):
         return True
     return is_denied(text, start, start)

@@ -62,13 +62,16 @@ class Program(Generic[S]):
 
     config_name: its yaml in conf, which has `<config_name>_schema` first in its defaults list. schema: the
     dataclass that types it. check: refuses, with ConfigError, what types cannot tell; it must not load
-    anything heavy. settle: gives values, in place, to settings left open that others decide.
+    anything heavy. settle: gives values, in place, to settings left open that others decide. folder: the
+    package that its yaml and the groups it chooses from are in; one of its own where a value has the name of
+    a group of conf, as `model=orm` has.
     """
 
     config_name: str
     schema: type[S]
     check: Callable[[S], None] = lambda _: None
     settle: Callable[[DictConfig], None] = lambda _: None
+    folder: str = CONF
 
     def typed(self, config: DictConfig) -> S:
         """The resolved configuration as an object of the schema, checked.
@@ -76,6 +79,7 @@ class Program(Generic[S]):
         Raises:
             ConfigError: one line for every value that is missing, out of bounds or refused by `check`.
         """
+        _lend_model(config)
         self.settle(config)
         missing = sorted(OmegaConf.missing_keys(config))
         if missing:
@@ -93,7 +97,7 @@ class Program(Generic[S]):
     def load(self, overrides: Sequence[str] = ()) -> S:
         """Composes and checks, outside of any command line: `TRAIN.load(["reward=verifiable", "seed=1"])`."""
         self.register()
-        return self.typed(compose_checked(self.config_name, self.schema, overrides))
+        return self.typed(compose_checked(self.config_name, self.schema, overrides, self.folder))
 
     def register(self) -> None:
         """Tells Hydra of the schemas and of `reward=a+b`; calling it again changes nothing."""
@@ -101,6 +105,20 @@ class Program(Generic[S]):
         store.store(name=f"{SCORER_CONFIG}_schema", node=ScorerConfig)
         store.store(name=f"{self.config_name}_schema", node=self.schema)
         register_mixes()
+
+
+def _lend_model(config: DictConfig) -> None:
+    """Gives the program's node `model` to the rewards that still lack theirs: `reward=prm model.path=...`.
+
+    Only where it has a path and is of the class that the reward asks for; a policy's is not.
+    """
+    model = config.get("model")
+    if model is None or "reward" not in config or "_target_" not in model or model.get("path") is None:
+        return
+    for component in config.reward.components.values():
+        own = component.scorer.get("model")
+        if own is not None and own.get("_target_") == model._target_ and OmegaConf.is_missing(own, "path"):
+            component.scorer.model = model
 
 
 SCORER = Program(SCORER_CONFIG, ScorerConfig)
@@ -133,7 +151,9 @@ def hydra_entry(program: Program[S]) -> Callable[[Callable[[S], None]], Callable
             if not _shows_only(arguments):
                 _check_command_line(program, arguments)
             hydra.main(
-                version_base=VERSION_BASE, config_path=f"pkg://{CONF}", config_name=program.config_name
+                version_base=VERSION_BASE,
+                config_path=f"pkg://{program.folder}",
+                config_name=program.config_name,
             )(job)()
             if refused:
                 raise SystemExit(REFUSED)
@@ -154,8 +174,8 @@ def _check_command_line(program: Program[Any], arguments: Namespace) -> None:
         overrides.append(f"{SEARCH_PATH}=[file://{Path(arguments.config_dir).absolute()}]")
     name = arguments.config_name or program.config_name
     try:
-        for job in alternatives(overrides) if arguments.multirun else [overrides]:
-            config = compose_checked(name, program.schema, job)
+        for job in alternatives(overrides, program.folder) if arguments.multirun else [overrides]:
+            config = compose_checked(name, program.schema, job, program.folder)
             if not arguments.cfg:
                 program.typed(config)
     except ConfigError as error:

@@ -34,7 +34,8 @@ from rewards.evaluation.figures import headings, shown
 from rewards.evaluation.files import Source, stem
 from rewards.evaluation.pairs import read_pairs
 from rewards.evaluation.picking import best_of_n
-from rewards.evaluation.ranking import calibration, preference, ranking
+from rewards.evaluation.preferring import preference
+from rewards.evaluation.ranking import calibration, ranking
 from rewards.evaluation.results import Findings, Result
 from rewards.evaluation.results import Table as Figures
 from rewards.evaluation.settings import Measuring
@@ -154,12 +155,12 @@ def _scorer(config: EvaluationConfig) -> Scorer | None:
 
 def _judge(config: EvaluationConfig) -> str:
     """Whose scores are measured, in words."""
-    if config.reward.components:
-        return "reward " + "+".join(config.reward.components)
     path, convention = config.model["path"], config.model["convention"]
-    if path is None:
-        return config.scores or "the file"
-    return f"{path}, read by {'its own convention' if convention is None else convention}"
+    model = f"{path}, read by {'its own convention' if convention is None else convention}"
+    if config.reward.components:
+        names = "reward " + "+".join(config.reward.components)
+        return names if path is None else f"{names} with {model}"
+    return (config.scores or "the file") if path is None else model
 
 
 def _name(config: EvaluationConfig) -> str:

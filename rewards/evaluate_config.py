@@ -10,6 +10,7 @@ from rewards.aggregate import AGGREGATIONS
 from rewards.build import build, check_reward
 from rewards.config import Program, RewardConfig
 from rewards.errors import ConfigError
+from rewards.evaluation.files import stem
 from rewards.evaluation.settings import PROTOCOLS
 from rewards.options import MISSING, option
 
@@ -91,12 +92,14 @@ def check(config: EvaluationConfig) -> None:
     entries = cast("list[object]", given) if isinstance(given, list) else [given]
     if not entries or not all(isinstance(entry, str) and entry for entry in entries):
         problems.append(f"input={given}: expected a file, or files as [a.jsonl,b.jsonl]")
+    elif len(stems := [stem(path) for path in config.paths()]) > len(set(stems)):
+        problems.append(f"input={given}: files of one name: they are told apart by it")
     if config.estimate.level >= 1:
         problems.append(f"estimate.level={config.estimate.level:g}: expected below 1, such as 0.95")
-    if config.model["path"] is not None and config.reward.components:
+    models = [component.scorer.get("model") for component in config.reward.components.values()]
+    if config.model["path"] is not None and models and config.model not in models:
         problems.append(
-            f"model.path={config.model['path']}: a reward is given too: leave out reward=, or set "
-            "reward.components.NAME.scorer.model.path instead"
+            f"model.path={config.model['path']}: the reward given too needs no model: leave out one of both"
         )
     if config.scores is not None:
         problems += [f"scores={config.scores}: {fault}" for fault in _score_file_faults(config)]

@@ -58,7 +58,7 @@ def standing(text: str, found: Extraction, kind: Kind, *, announced: bool = True
     if kind != "text" and found.rung in (Rung.BOX, Rung.TAGS, Rung.HASH):
         if is_denied(text, start, end):
             return Extraction(None, found.rung, Reason.NO_ANSWER, found.span)
-        if is_doubted(text, start, end) or (found.rung is Rung.BOX and is_glued(text, end)):
+        if is_doubted(text, start, end) or (found.rung is Rung.BOX and is_glued(text, start, end)):
             return Extraction(None, found.rung, Reason.AMBIGUOUS, found.span)
     if kind == "math" and is_half_said(found.answer):
         return Extraction(None, found.rung, Reason.AMBIGUOUS, found.span)

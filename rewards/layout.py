@@ -46,12 +46,14 @@ _WHITE = (
 _HIDDEN = re.compile(
     r"\\iffalse\b.*?(?:\\fi\b|\Z)|\\begin\{(verbatim|comment|lstlisting)\}.*?(?:\\end\{\1\}|\Z)"
     r"|\\verb\*?([^\sA-Za-z*])[^\n]{0,200}?\2|(?<!~)~~(?=[^\s~])[^~\n]{1,200}(?<=\S)~~(?!~)"
+    r"|<(s|del|strike)>[^<]{0,400}</\3>|<(\w+)\s[^<>]{0,200}\b(?:hidden|none)\b[^<>]{0,200}>[^<]{0,400}</\4>"
     rf"|{_WHITE}\s*\{{{_NESTED}\}}?|{_WHITE}{_NESTED}"
-    r"|\\(?:[bx]?cancel|sout|[hv]?phantom)\s*\{[^{}]*\\f?box(?:ed)?\s*\{(?:[^{}]|\{[^{}]*\})*\}[^{}]*\}",
+    r"|\\(?:[bx]?cancel|sout|st|[hv]?phantom)\s*\{[^{}]*\\f?box(?:ed)?\s*\{(?:[^{}]|\{[^{}]*\})*\}[^{}]*\}",
     re.DOTALL,
 )
 _MAY_HIDE = re.compile(
-    r"\\(?:iffalse|verb|begin\{(?:verbatim|comment|lstlisting)|[bx]?cancel|sout|[hv]?phantom|color|textcolor)|~~"
+    r"\\(?:iffalse|verb|begin\{(?:verbatim|comment|lstlisting)|[bx]?cancel|sout|st\b|[hv]?phantom|(?:text)?color)"
+    r"|~~|<(?:s|del|strike)>|<\w+\s[^<>]{0,200}\b(?:hidden|none)\b"
 )
 # A thought under a tag that only looks like ours, in any case, with spaces or bars.
 _ALIKE = re.compile(

@@ -37,19 +37,21 @@ _one_at_a_time = threading.RLock()
 
 
 @contextmanager
-def composing() -> Generator[ConfigLoader]:
-    """Hydra's composition over the package conf; what was set up around it is restored on leaving."""
-    with _one_at_a_time, initialize_config_module(CONF, version_base=VERSION_BASE):
+def composing(folder: str = CONF) -> Generator[ConfigLoader]:
+    """Hydra's composition over a package of yaml; what was set up around it is restored on leaving."""
+    with _one_at_a_time, initialize_config_module(folder, version_base=VERSION_BASE):
         yield GlobalHydra.instance().config_loader()
 
 
-def compose_checked(config_name: str, schema: type, overrides: Sequence[str]) -> DictConfig:
+def compose_checked(
+    config_name: str, schema: type, overrides: Sequence[str], folder: str = CONF
+) -> DictConfig:
     """The composed configuration of one job, interpolations not yet resolved.
 
     Raises:
         ConfigError: one line for each override at fault.
     """
-    with composing() as loader:
+    with composing(folder) as loader:
         nameless = list(_nameless(_parse(overrides, loader), loader))
         if nameless:
             raise ConfigError("\n".join(nameless))
@@ -63,7 +65,7 @@ def compose_checked(config_name: str, schema: type, overrides: Sequence[str]) ->
     return config
 
 
-def alternatives(overrides: Sequence[str]) -> list[list[str]]:
+def alternatives(overrides: Sequence[str], folder: str = CONF) -> list[list[str]]:
     """The jobs that between them hold every value of a sweep: the first values, then each other in turn.
 
     A sweep is the product of its values, but a value that is wrong is wrong in every job, so that their sum
@@ -72,7 +74,7 @@ def alternatives(overrides: Sequence[str]) -> list[list[str]]:
     >>> alternatives(["seed=0,1", "steps=5"])
     [['seed=0', 'steps=5'], ['seed=1', 'steps=5']]
     """
-    with composing() as loader:
+    with composing(folder) as loader:
         choices = [
             _values(override, text)
             for override, text in zip(_parse(overrides, loader), overrides, strict=True)

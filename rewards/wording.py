@@ -26,6 +26,10 @@ _DISBELIEF = (
     r"|\bnot\s+(?:sure|certain|convinced)|(?:n[’']t|\bnot)\s+(?:think|believe))\b"
 )
 _ABOUT = r"(?:\b(?:about|around|approximately|roughly|nearly|almost|close\s+to)\b|\bapprox\b\.?|≈|~)"
+_APPLIED = (
+    r"\b(?:twice|double|triple|half(?:\s+of)?|minus|negative|(?:square|cube)\s+root\s+of"
+    r"|(?:opposite|reciprocal)\s+of)\b"
+)
 _INSTEAD = r"(?:not|never|rather\s+than|instead\s+of|as\s+opposed\s+to)\b"
 _NOUN = r"(?:answers?|results?|values?|solutions?|guess|box)\b"
 _FINAL = r"(?:(?:final|correct|right|real|true|actual)\s+)?"
@@ -49,11 +53,11 @@ _NAMED = rf"(?:[a-z]\w{{0,2}}(?:\([^()\n]{{0,8}}\))?\s*=\s*)?{OPENERS}"
 _VALUE = r"(\$[^$\n]{1,60}\$|\\\([^\n]{1,60}?\\\)|[-+−]?[0-9.,/]{0,20}[0-9](?:\s?%)?)"
 
 _DENIED_BEFORE = re.compile(
-    rf"(?i){_NOT}{_FILLERS}{OPENERS}{_NAMED}$"
+    rf"(?i)(?:{_NOT}{_FILLERS}|\\neq?(?![A-Za-z])|≠){OPENERS}{_NAMED}$"
     rf"|{_WRONG}(?:\s*:|\s+(?:(?:final|but|tempting)\s+)?{_NOUN}\s*(?:(?:is|was|would\s+be)\b)?){OPENERS}$"
     rf"|{_DISBELIEF}(?:\s+(?!(?:but|so|yet|as|and|because|since|still)\b)[A-Za-z’']+){{0,8}}[\s$*(\\]*$"
 )
-_UNEQUAL_BEFORE = re.compile(rf"(?i){_UNEQUAL}{_FILLERS}{OPENERS}{_NAMED}$")
+_CHANGED_BEFORE = re.compile(rf"(?i)(?:{_UNEQUAL}|{_APPLIED}){_FILLERS}{OPENERS}{_NAMED}$")
 _DENIED_AFTER = re.compile(
     rf"(?i){_CLOSERS}(?:\\text\s*\{{)?[.,;:—–-]?\s*(?:\(\s*)?(?:(?:but|and|which|that|this|it|the\s+answer)\s+)*"
     rf"(?:(?:is|was|would\s+be|seems|turns\s+out|isn[’']t|wasn[’']t)\s+)?{_SURELY}"
@@ -71,10 +75,18 @@ _DOUBT_INSIDE = re.compile(
 )
 _ROUGH_BEFORE = re.compile(rf"(?i){_ABOUT}[\s$*({{\[]*$")
 _ROUGH_AFTER = re.compile(
-    rf"(?i){_CLOSERS}(?:\s*[a-z]+)?[ ,]*\b(?:or\s+so|or\s+thereabouts|more\s+or\s+less|give\s+or\s+take)\b"
+    rf"(?i){_CLOSERS}(?:-?ish\b"
+    r"|(?:\s*[a-z]+)?[ ,]*\b(?:or\s+so|or\s+thereabouts|more\s+or\s+less|give\s+or\s+take)\b)"
 )
 _STRUCK = re.compile(r"\\(?:[bx]?cancel|cancelto|sout)(?![A-Za-z])|~~\s*[^~\s]")
-_GLUED = re.compile(r"[0-9]|\(\s*[-+]?[0-9.]+\s*\)")
+# A mark that is a piece of a longer formula goes on: \boxed{4}2, \boxed{4}(2), \boxed{4}^2 or \boxed{4} + 1,
+# or began before: 2\boxed{4}, -\boxed{4}, 1/\boxed{4} or \sqrt{\boxed{4}}; degrees are no power.
+_OPERATION = r"(?:[-+−/×·÷]|\*(?!\*)|\\(?:cdot|times|div)(?![A-Za-z]))"
+_GOES_ON = re.compile(rf"[0-9]|\(\s*[-+]?[0-9.]+\s*\)|[ \t}}]*(?:\^(?!\{{?\\circ)|{_OPERATION}[ \t]*[0-9])")
+_BEGAN = re.compile(
+    r"(?:[0-9]|(?<![\w*-])[-−]|[\w)\]}][ \t]*(?:[/^×·÷]|\*(?<!\*\*)|\\(?:cdot|times|div)[ \t]*)"
+    r"|\\(?:sqrt|[dtc]?frac)\s*(?:\[[^\]]{0,9}\])?\{(?:[^{}]{0,40}\}\s*\{)?)\Z"
+)
 _ROW = re.compile(
     r"(?i)(?:[\s.,;:*_$!?|&/(){}\[\]~#—–-]|\\[()\[\],;]|\\text|\\q?quad|</?answer>"
     rf"|{_MAYBE}|\b(?:and|or|also|alternatively|either|another|else|again|too|as\s+well"
@@ -93,9 +105,9 @@ _LEAD = re.compile(
     r"wait|oops)\b|[’']s\b)*"
 )
 _CONCLUSION = re.compile(
-    r"(?i)(?:[.!?\n][\s$*)\]]*|\b(?:so|thus|therefore|hence|consequently|finally|overall)\b,?\s+)"
+    r"(?i)(?:[.!?\n][\s$*)\]]*|\b(?:so|thus|therefore|hence|consequently|finally|overall|but)\b,?\s+)"
     rf"(?:(?:the\s+)?{_FINAL}(?:result|value|solution|total|outcome|number)\s+(?:is|was|equals?)"
-    r"|(?:it|this|that)\s+(?:is|equals)|it[’']s|we\s+(?:get|obtain|find))\s*:?\s+"
+    r"|(?:it|this|that)\s+(?:is|equals|should\s+(?:be|have\s+been))|it[’']s|we\s+(?:get|obtain|find))\s*:?\s+"
 )
 _DISOWNED = re.compile(
     rf"(?i)\b(?:that|this|it|which|above|answer)(?:\s+(?:is|was)|[’']s)\s+(?:\w+ly\s+)?"
@@ -121,10 +133,10 @@ def without_reference(text: str) -> str:
 def is_denied(text: str, start: int, end: int, *, loose: bool = False) -> bool:
     r"""Whether the words beside text[start:end] deny it: "not \boxed{4}", "\boxed{4} is wrong".
 
-    loose: the value is no marked answer, so that "more than 4" denies it too.
+    loose: the value is no marked answer, so that "more than 4" and "twice 4" deny it too.
     """
     before = text[max(0, start - _NEAR) : start]
-    if loose and _UNEQUAL_BEFORE.search(before):
+    if loose and _CHANGED_BEFORE.search(before):
         return True
     return bool(_DENIED_BEFORE.search(before) or _DENIED_AFTER.match(text[end : end + _NEAR]))
 
@@ -156,9 +168,10 @@ def is_half_said(answer: str) -> bool:
     return bool(_STRUCK.search(answer) or _DOUBT_INSIDE.search(answer))
 
 
-def is_glued(text: str, end: int) -> bool:
-    r"""Whether a mark that ends here is a piece of a longer value: `\boxed{4}2`, `\boxed{4}(2)`."""
-    return _GLUED.match(text, end) is not None
+def is_glued(text: str, start: int, end: int) -> bool:
+    r"""Whether text[start:end] is a piece of a longer value: `\boxed{4}2`, `\boxed{4}^2`, `-\boxed{4}`."""
+    before = text[max(0, start - _NEAR) : start]
+    return bool(_GOES_ON.match(text, end) or _BEGAN.search(before))
 
 
 def is_row(between: str) -> bool:

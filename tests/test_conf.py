@@ -21,19 +21,22 @@ from rewards.audit_config import AUDIT
 from rewards.build import build, build_scorer
 from rewards.config import SCORER, Program
 from rewards.evaluate_config import EVALUATION
+from rewards.fit_config import FIT
 from rewards.overrides import composing
 from rewards.score_config import SCORE
 
 CONF = Path(conf.__file__).parent
 FILES = sorted(CONF.rglob("*.yaml"))
 PROGRAMS: dict[str, Program[Any]] = {
-    program.config_name: program for program in (TRAIN, SCORE, SCORER, DATA_PREP, AUDIT, EVALUATE, EVALUATION)
+    program.config_name: program
+    for program in (TRAIN, SCORE, SCORER, DATA_PREP, AUDIT, EVALUATE, EVALUATION, FIT)
 }
 NEEDED = {
     "audit": ["data=jsonl", "data.path=problems.jsonl"],
     "score": ["input=in.jsonl", "output=out.jsonl"],
     "evaluate": ["model.path=some/model"],
     "measure": ["protocol=auc", "input=in.jsonl"],
+    "fit": ["data=labelled.jsonl", "base=some/model", "output=folder"],
     "data_prep": ["dataset=arithmetic", "output=sums"],
 }
 """What a program cannot do without."""
@@ -48,9 +51,8 @@ TRAIN_NEEDS = {
 """What a choice of the training program cannot do without."""
 SIZES = CONF / "iterate" / "sizes"
 """Chosen by the names of another choice and of the model, never by hand."""
-CHOICES = [
-    (path.parent.name, path.stem) for path in FILES if path.parent not in (CONF, CONF / "hydra", SIZES)
-]
+NO_GROUPS = (CONF, CONF / "hydra", CONF / "fit", SIZES)
+CHOICES = [(path.parent.name, path.stem) for path in FILES if path.parent not in NO_GROUPS]
 REWARDS = [name for group, name in CHOICES if group == "reward"]
 
 
@@ -65,7 +67,7 @@ def names(files: list[Path]) -> list[str]:
 def composed(name: str, *overrides: str) -> DictConfig:
     """A program's configuration with Hydra's own part, nothing resolved."""
     PROGRAMS[name].register()
-    with composing():
+    with composing(PROGRAMS[name].folder):
         return compose(name, list(overrides), return_hydra_config=True)
 
 
@@ -88,7 +90,7 @@ def keys_with_lines(node: yaml.Node) -> Iterator[tuple[str, int]]:
 
 
 def test_every_top_level_yaml_belongs_to_a_program() -> None:
-    assert {path.stem for path in CONF.glob("*.yaml")} == set(PROGRAMS)
+    assert {path.stem for path in (*CONF.glob("*.yaml"), *CONF.glob("fit/*.yaml"))} == set(PROGRAMS)
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

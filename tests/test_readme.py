@@ -61,7 +61,13 @@ SHRUNK = (
     Shrunk("python -m grpo.train model=hub", HUB_SMALL, STAND_INS),
     # A tiny random model in the layout of the public one.
     Shrunk("python -m rewards.score", replace={"Qwen/Qwen2.5-Math-PRM-7B": "tiny_prm"}),
-    Shrunk("python -m data_prep.run dataset=gsm8k", " source=gsm8k_rows.jsonl"),
+    Shrunk("python -m data_prep.run dataset=gsm8k ", " source=gsm8k_rows.jsonl"),
+    Shrunk(
+        "python -m data_prep.run dataset=step_labels",
+        " limit=2 step_labels.max_tokens=8",
+        STAND_INS,
+    ),
+    Shrunk("python -m rewards.fit", " device=cpu", STAND_INS),
     # Two ranks: no accelerator is assumed.
     Shrunk("accelerate launch", SMALL, {"launch": "launch --cpu --num_machines 1 --main_process_port 0"}),
     Shrunk("python -m grpo.train", SMALL),
@@ -106,8 +112,18 @@ class Reader:
         (folder / "my_conf" / "reward" / "brief.yaml").write_text(blocks("yaml")[0])
         gsm8k = [{"question": f"{n} and 1?", "answer": f"One more.\n#### {n + 1}"} for n in range(40)]
         math = [{"problem": f"{n}+1?", "solution": rf"It is \boxed{{{n + 1}}}."} for n in range(40)]
-        for name, rows in {"gsm8k": gsm8k, "math": math}.items():
-            (folder / f"{name}_rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        solved = [
+            {
+                "question": f"{n} and 1?",
+                "ground_truth": str(n + 1),
+                "small": {"is_correct": False, "solution": f"It is {n}."},
+                "large": {"is_correct": True, "solution": f"One more: {n + 1}."},
+            }
+            for n in range(40)
+        ]
+        files = {"gsm8k_rows": gsm8k, "math_rows": math, "example_model_solutions": solved}
+        for name, rows in files.items():
+            (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
 
     def does(self, command: str) -> subprocess.CompletedProcess[str]:
         place = ROOT if command.startswith("make") else self.folder

@@ -1,13 +1,13 @@
-"""Scores of completions as columns of numbers: aggregated, as probabilities, and put together by question."""
+"""Scores of completions as columns of numbers, aggregated, and as probabilities."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rewards.aggregate import AGGREGATIONS, Aggregation, aggregate
+from rewards.errors import DataError
 from rewards.evaluation.files import Values
 from rewards.evaluation.settings import Scale
 
@@ -16,9 +16,13 @@ Columns = Mapping[str, list[float | None]]
 
 
 def columns_of(values: Sequence[Values | None], aggregation: Aggregation | None) -> tuple[Columns, list[str]]:
-    """One column of scores for each aggregation, and a line on what was done.
+    """One column of scores for each aggregation, and lines on what was done.
 
-    Values of which none has more than one step are plain scores.
+    Values of which none has more than one step are plain scores. Without an aggregation named, all are taken
+    but the product of negative values.
+
+    Raises:
+        DataError: the product of negative values was asked for.
     """
     steps = [len(row) for row in values if row is not None]
     if max(steps, default=0) <= 1:
@@ -26,6 +30,10 @@ def columns_of(values: Sequence[Values | None], aggregation: Aggregation | None)
     names: list[Aggregation] = list(AGGREGATIONS) if aggregation is None else [aggregation]
     said = [f"scores are {sum(steps):,} step values, aggregated by {', '.join(names)}"]
     if "product" in names and any(value < 0 for row in values for value in row or ()):
+        if aggregation is not None:
+            raise DataError(
+                "aggregation=product: a step value is negative: expected probabilities; take another"
+            )
         names.remove("product")
         said.append("some step values are negative: no product")
     columns = {name: [None if row is None else aggregate(row, name) for row in values] for name in names}
@@ -45,25 +53,3 @@ def probabilities(scores: Sequence[float | None], scale: Scale) -> tuple[list[fl
         return list(scores), "scores are taken for probabilities"
     logistic = [None if score is None else float(0.5 * (1 + np.tanh(score / 2))) for score in scores]
     return logistic, "scores are taken for logits: probabilities are their sigmoid"
-
-
-def by_question(questions: Sequence[Hashable]) -> list[NDArray[np.int64]]:
-    """The places of each question's rows, questions in order of their first."""
-    places: dict[Hashable, list[int]] = {}
-    for place, question in enumerate(questions):
-        places.setdefault(question, []).append(place)
-    return [np.array(own) for own in places.values()]
-
-
-def rows_of(places: Sequence[NDArray[np.int64]], drawn: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The places of the rows of the questions drawn, one question after the other."""
-    questions: list[int] = drawn.tolist()
-    return np.concatenate([places[question] for question in questions])
-
-
-def thinned(points: Sequence[tuple[float, float]], most: int = 200) -> tuple[tuple[float, float], ...]:
-    """Some of the points of a curve, its first and last among them."""
-    if len(points) <= most:
-        return tuple(points)
-    chosen: list[int] = np.linspace(0, len(points) - 1, most).round().astype(int).tolist()
-    return tuple(points[place] for place in chosen)

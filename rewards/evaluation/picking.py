@@ -7,9 +7,10 @@ from functools import partial
 from typing import TypeVar
 
 from rewards.errors import DataError
-from rewards.evaluation.columns import by_question, called, columns_of, probabilities
+from rewards.evaluation.columns import called, columns_of, probabilities
 from rewards.evaluation.completions import Completion
 from rewards.evaluation.figures import interval, percent, percent_range
+from rewards.evaluation.resampling import by_question
 from rewards.evaluation.results import Chart, Findings, Line, Measure, Table
 from rewards.evaluation.settings import Measuring
 from rewards.intervals import share_interval
@@ -57,6 +58,10 @@ def best_of_n(rows: Sequence[Completion], settings: Measuring, *, answers: bool)
             )
             for own in places
         ]
+    if not answers:
+        said.append(
+            "votes are not counted: no field tells answers (fields.answer=NAME), nor do texts with golds"
+        )
     if len(sizes) > 1:
         said.append(f"questions have {sizes[0]} to {sizes[-1]} completions")
     measures = tuple(

@@ -1,4 +1,4 @@
-"""auc, calibration and pairs: whether higher scores mean right, and as often as they say."""
+"""auc and calibration: whether higher scores mean right, and as often as they say."""
 
 from __future__ import annotations
 
@@ -8,44 +8,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rewards.errors import DataError
-from rewards.evaluation.columns import by_question, called, columns_of, probabilities, rows_of, thinned
+from rewards.evaluation.columns import called, columns_of, probabilities
 from rewards.evaluation.completions import Completion
-from rewards.evaluation.figures import interval, percent, percent_range
-from rewards.evaluation.pairs import Pair
+from rewards.evaluation.curves import DIAGONAL, roc
+from rewards.evaluation.resampling import by_question, measured, rows_of
 from rewards.evaluation.results import Chart, Findings, Line, Measure, Table
 from rewards.evaluation.settings import Measuring
-from rewards.intervals import Statistics, bootstrap_bounds, wilson_interval
+from rewards.intervals import Statistics
 from rewards.protocols.calibration import Calibration, calibrate
 from rewards.protocols.discrimination import auc
-
-DIAGONAL = ((0.0, 0.0), (1.0, 1.0))
-
-
-def measured(
-    statistics: Statistics,
-    questions: int,
-    meanings: Mapping[str, str],
-    settings: Measuring,
-    *,
-    column: str = "",
-    percent: bool = False,
-) -> list[Measure]:
-    """The figures that can be had of all questions, with their bounds.
-
-    percent: they are shares; where all draws agree on 0 or 1, the bounds are Wilson's, not of width 0.
-    """
-    found = bootstrap_bounds(
-        statistics, questions, level=settings.level, resamples=settings.resamples, seed=settings.seed
-    )
-    whole = statistics(np.arange(questions))
-    measures: list[Measure] = []
-    for name, meaning in meanings.items():
-        if (value := whole.get(name)) is not None:
-            bounds = found.get(name)
-            if percent and bounds == (value, value) and value in (0.0, 1.0):
-                bounds = wilson_interval(value, questions, level=settings.level)
-            measures.append(Measure(called(name, column), value, bounds, meaning, percent))
-    return measures
 
 
 def ranking(rows: Sequence[Completion], settings: Measuring) -> Findings:
@@ -92,17 +63,6 @@ def _auc_of(
         }
 
     return statistics
-
-
-def roc(values: NDArray[np.float64], right: NDArray[np.bool_]) -> tuple[tuple[float, float], ...]:
-    """Points (share of wrong, share of right) at or above each score; empty without both kinds."""
-    if right.all() or not right.any():
-        return ()
-    order = np.argsort(-values, kind="stable")
-    ends = np.flatnonzero(np.append(np.diff(values[order]) != 0, True))
-    hits, misses = np.cumsum(right[order])[ends], np.cumsum(~right[order])[ends]
-    points = zip((misses / misses[-1]).tolist(), (hits / hits[-1]).tolist(), strict=True)
-    return thinned([(0.0, 0.0), *points])
 
 
 def calibration(rows: Sequence[Completion], settings: Measuring) -> Findings:
@@ -183,88 +143,3 @@ def _scored(
         said.append(f"left out: {len(rows) - len(kept):,} of {len(rows):,} completions without a score")
     known = {name: [score for score in scores if score is not None] for name, scores in columns.items()}
     return kept, known, said
-
-
-def preference(pairs: Sequence[Pair], settings: Measuring) -> Findings:
-    """Strict accuracy of pairs and their ties, over all and by subset.
-
-    Raises:
-        DataError: no pair has scores for all its completions.
-    """
-    kept = [pair for pair in pairs if None not in pair.sides]
-    if not kept:
-        raise DataError(f"none of the {len(pairs):,} pairs has scores for all its completions")
-    columns, said = columns_of([side for pair in kept for side in pair.sides], settings.aggregation)
-    if len(kept) < len(pairs):
-        said.append(
-            f"left out: {len(pairs) - len(kept):,} of {len(pairs):,} pairs with a side without a score"
-        )
-    names = sorted({pair.subset for pair in kept} - {""})
-    places = by_question([pair.question for pair in kept])
-    measures: list[Measure] = []
-    tables: list[Table] = []
-    for column, scores in columns.items():
-        won, tied = _outcomes(kept, [score for score in scores if score is not None])
-        of_pair = np.array([names.index(pair.subset) if pair.subset else -1 for pair in kept])
-        measures += measured(
-            _shares_of(won, tied, places), len(places), _PAIRS, settings, column=column, percent=True
-        )
-        if names:
-            rows = [
-                _subset_row(name, kept, of_pair == i, (won, tied), settings) for i, name in enumerate(names)
-            ]
-            mean = float(np.mean([won[of_pair == i].mean() for i in range(len(names))]))
-            measures.append(
-                Measure(
-                    called("subset_mean", column), mean, None, "mean of the subsets' accuracies", percent=True
-                )
-            )
-            headings = ("subset", "pairs", "accuracy", interval(settings.level), "ties")
-            tables.append(Table(called("by subset", column), headings, tuple(rows)))
-    said.append(f"{len(kept):,} pairs of {len(places):,} questions")
-    return Findings(len(places), tuple(measures), tuple(tables), (), tuple(said))
-
-
-_PAIRS = {
-    "accuracy": "the chosen completion scores strictly above every rejected one",
-    "ties": "it scores as high as the highest of them: counted as wrong",
-}
-
-
-def _outcomes(pairs: Sequence[Pair], scores: Sequence[float]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Which pairs are won, and which tied; scores: of all sides in order."""
-    won: list[bool] = []
-    tied: list[bool] = []
-    rest = iter(scores)
-    for pair in pairs:
-        chosen, *rejected = (next(rest) for _ in pair.sides)
-        won.append(chosen > max(rejected))
-        tied.append(chosen == max(rejected))
-    return np.array(won), np.array(tied)
-
-
-def _shares_of(
-    won: NDArray[np.bool_], tied: NDArray[np.bool_], places: Sequence[NDArray[np.int64]]
-) -> Statistics:
-    sums = np.array([[won[own].sum(), tied[own].sum(), len(own)] for own in places])
-
-    def statistics(drawn: NDArray[np.int64]) -> Mapping[str, float | None]:
-        wins, ties, count = sums[drawn].sum(axis=0).tolist()
-        return {"accuracy": wins / count, "ties": ties / count}
-
-    return statistics
-
-
-def _subset_row(
-    name: str,
-    pairs: Sequence[Pair],
-    chosen: NDArray[np.bool_],
-    outcomes: tuple[NDArray[np.bool_], NDArray[np.bool_]],
-    settings: Measuring,
-) -> tuple[str, ...]:
-    own = [pair for pair, is_own in zip(pairs, chosen, strict=True) if is_own]
-    places = by_question([pair.question for pair in own])
-    won, tied = (flags[chosen] for flags in outcomes)
-    accuracy, _ = measured(_shares_of(won, tied, places), len(places), _PAIRS, settings, percent=True)
-    shown = percent(accuracy.value), percent_range(accuracy.bounds)
-    return name, f"{len(own):,}", *shown, f"{int(tied.sum()):,}"

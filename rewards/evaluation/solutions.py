@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from typing import cast
 
 from rewards.errors import DataError
@@ -59,35 +60,44 @@ def read_solutions(source: Source) -> tuple[list[Solution], list[str]]:
 
 
 def _solution(file: InputFile, number: int, record: Record) -> Solution:
-    steps = cast("Sequence[str] | None", file.value(number, record, "steps"))
-    values = cast("Sequence[float] | None", file.value(number, record, "values"))
-    if "values" in file.fields and values is None:
-        file.refuse(number, "values", None)
-    count = len(values if values is not None else steps or ())
-    if steps is not None and len(steps) != count:
+    scored = file.source.scored
+    stored = cast("Sequence[float]", file.needed(number, record, "values")) if scored else None
+    given = file.value(number, record, "steps") if scored else file.needed(number, record, "steps")
+    steps = cast("Sequence[str] | None", given)
+    values = tuple(map(float, stored)) if stored is not None else (None,) * len(steps or ())
+    if steps is not None and len(steps) != len(values):
         raise DataError(
-            f"{file.path}, line {number}: {len(steps)} steps and {count} values: expected as many"
+            f"{file.path}, line {number}: {len(steps)} steps and {len(values)} values: expected as many"
         )
-    texts = list(steps) if steps is not None else [""] * count
-    label = file.needed(number, record, "labels")
-    listed = as_list(label)
-    if (listed is None and not -1 <= cast(int, label) < count) or (listed and len(listed) != count):
-        file.refuse(number, "labels", label)
-    marks = _marks(cast(int, label), count) if listed is None else tuple(map(_mark, listed))
-    spans: list[tuple[int, int]] = []
-    for text in texts:
-        start = spans[-1][1] if spans else 0
-        spans.append((start, start + len(text) + len(_BETWEEN_STEPS)))
-    text = "".join(text + _BETWEEN_STEPS for text in texts)
+    marks = _labels(file, number, record, len(values))
+    text, spans = _joined(steps if steps is not None else [""] * len(values))
     return Solution(
         file.key(number, record),
         stem(file.path),
-        tuple(map(float, values)) if values is not None else (None,) * count,
+        values,
         marks,
         _first_error(marks),
         Sample(file.problem(number, record), text),
-        tuple(spans),
+        spans,
     )
+
+
+def _joined(steps: Sequence[str]) -> tuple[str, tuple[tuple[int, int], ...]]:
+    """The text of steps with blank lines behind them, and where each is in it, its blank line included."""
+    pieces = [step + _BETWEEN_STEPS for step in steps]
+    ends = list(accumulate(map(len, pieces), initial=0))
+    return "".join(pieces), tuple(pairwise(ends))
+
+
+def _labels(file: InputFile, number: int, record: Record, steps: int) -> tuple[bool | None, ...]:
+    """One a step, from such a list or from the index of the first wrong step."""
+    label = file.needed(number, record, "labels")
+    listed = as_list(label)
+    if listed is not None and len(listed) == steps:
+        return tuple(map(_mark, listed))
+    if listed is not None or not -1 <= cast(int, label) < steps:
+        file.refuse(number, "labels", label)
+    return _marks(cast(int, label), steps)
 
 
 def _marks(first_error: int, count: int) -> tuple[bool | None, ...]:

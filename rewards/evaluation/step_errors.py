@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rewards.errors import ConfigError, DataError
-from rewards.evaluation.columns import by_question, rows_of, thinned
-from rewards.evaluation.ranking import DIAGONAL, measured, roc
+from rewards.evaluation.curves import DIAGONAL, roc, thinned
+from rewards.evaluation.resampling import by_question, measured, rows_of
 from rewards.evaluation.results import Chart, Findings, Line, Table
 from rewards.evaluation.settings import Measuring
 from rewards.evaluation.solutions import Solution
@@ -104,7 +104,10 @@ def _judged(rows: Sequence[Solution], unread: str) -> tuple[list[Solution], list
     """The solutions of which the first step has a value, and lines on the others; unread: what steps do."""
     kept = [row for row in rows if row.values and row.values[0] is not None]
     if not kept:
-        raise DataError(f"none of the {len(rows):,} solutions has values for its steps")
+        raise DataError(
+            f"none of the {len(rows):,} solutions has values for its steps: expected a process reward model, "
+            "or a reward that judges steps"
+        )
     said: list[str] = []
     if len(kept) < len(rows):
         said.append(f"left out: {len(rows) - len(kept):,} of {len(rows):,} solutions without values")

@@ -15,7 +15,7 @@ import shutil
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -184,9 +184,15 @@ def _train(
 def _measure(
     folder: Path, heldout: Sequence[Example], settings: FitSettings
 ) -> tuple[str, Metrics, Calibration | None]:
-    """Loads the folder as any reward model; its version, figures and calibration, which is stored."""
+    """Loads the folder as any reward model; its version, figures and calibration, which is stored.
+
+    The self-check runs in fp32, whose tolerance is small; the figures are in the numbers trained in.
+    """
     loading = ModelSettings(path=str(folder), device=settings.device, max_length=settings.max_length)
     model = RewardModel(loading)
+    version = model.version
+    if settings.precision == "bf16":
+        model = RewardModel(replace(loading, dtype="bf16"))
     metrics = measure(model, heldout, settings.loss)
     calibration: Calibration | None = None
     if settings.calibration != "none":
@@ -195,7 +201,7 @@ def _measure(
         save_calibration(folder, calibration)
         applied = measure(model, heldout, settings.loss, calibration)
         metrics |= {f"calibrated/{name}": applied[name] for name in ("ece", "brier") if name in applied}
-    return model.version, metrics, calibration
+    return version, metrics, calibration
 
 
 def _check_heldout(train: Sequence[Example], heldout: Sequence[Example]) -> None:

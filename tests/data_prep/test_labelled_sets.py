@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from shared_cases import shared
 
 from data_prep.config import LABELLED_SETS, LabelledConfig
@@ -423,7 +425,7 @@ def test_lists_are_paired_all_with_all() -> None:
         ({"chosen": "plain", "rejected": "text"}, "starts with 'Human:'"),
         (
             helpful("q", "a", 1) | {"helpfulness": "1"},
-            "row 1, field 'helpfulness': expected a number, got str",
+            "row 1, field 'helpfulness': expected a finite number, got str",
         ),
     ],
 )
@@ -473,6 +475,52 @@ def test_a_limit_counts_rows_not_examples() -> None:
 def test_every_labelled_set_has_a_reader() -> None:
     options = LabelledConfig(alternatives=True, rated_margin=False)
     assert all(list(reader_of(name, options)([])) == [] for name in LABELLED_SETS)
+
+
+WHOLE: dict[str, list[Fields]] = {
+    "gsm8k_solutions": [{"question": "q", "m": {"is_correct": True, "solution": "s"}}],
+    "prm800k": [solved(step(rated("a", 1), rated("b", 0)), step(rated("c", -1), chosen=None, human="d"))],
+    "math_shepherd": [shepherd("Step 1: a ки\nStep 2: b ки", "+-")],
+    "processbench": [bench(1)],
+    "messages": [UNRATED["messages"]],
+    "lists": [UNRATED["lists"]],
+    "transcripts": [UNRATED["transcripts"]],
+    **RATED,
+}
+JUNK = st.sampled_from(
+    [None, True, -7, 2.5, float("nan"), "", "\ud800", [], [None], {}, {"a": None}, ["x", 1]]
+)
+
+
+def places(value: object, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """Every path into a nested row."""
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [path, *(place for key, inner in items for place in places(inner, (*path, key)))][bool(not path) :]
+
+
+@given(st.sampled_from(sorted(WHOLE)), st.integers(0, 999), JUNK, st.booleans())
+@settings(max_examples=300, deadline=None)
+def test_a_damaged_row_is_read_dropped_or_refused_by_name(
+    name: str, place: int, junk: object, removed: bool
+) -> None:
+    rows = copy.deepcopy(WHOLE[name])
+    paths = [path for path in places(rows) if len(path) > 1]
+    *way, last = paths[place % len(paths)]
+    inner: Any = rows
+    for key in way:
+        inner = inner[key]
+    if removed:
+        del inner[last]
+    else:
+        inner[last] = junk
+    dataset = name if name in LABELLED_SETS else "preference"
+    reader = reader_of(dataset, LabelledConfig(alternatives=True, rated_margin=True))
+    refused = ""
+    try:
+        read(reader, *rows)
+    except DataError as error:
+        refused = str(error)
+    assert not refused or refused.startswith("row ")
 
 
 # --- the real files, with the counts of their list of sources

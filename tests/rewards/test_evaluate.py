@@ -214,7 +214,8 @@ def test_named_fields_win_and_votes_need_answers(tmp_path: Path) -> None:
     rows = [{"q": n // 2, "mine": n % 2, "score": 0.5, "ok": n % 2 == 1} for n in range(8)]
     path = write(tmp_path / "named.jsonl", rows)
     named = ("fields.question=q", "fields.score=mine", "fields.correct=ok")
-    result, _ = evaluate("protocol=best_of_n", f"input={path}", *named)
+    result, said = evaluate("protocol=best_of_n", f"input={path}", *named)
+    assert "votes are not counted: no field tells answers" in said
     assert figures(result) == {"pass@1": 0.5, "best_of_n": 1.0, "worst_of_n": 0.0, "pass@n": 1.0}
 
 
@@ -356,6 +357,11 @@ def test_a_rule_judges_the_steps_that_a_benchmark_gives(tmp_path: Path) -> None:
     path = write(tmp_path / "sums.jsonl", rows)
     result, _ = evaluate("protocol=processbench", "reward=arithmetic_steps", f"input={path}")
     assert figures(result)["f1 (sums)"] == 1.0
+    with pytest.raises(DataError, match=r"none of the 2 solutions .*: expected a process reward model"):
+        evaluate("protocol=processbench", "reward=format", f"input={path}")
+    write(path, [{**rows[0], "steps": None}, *rows])
+    with pytest.raises(DataError, match="line 1, field 'steps': expected a list of strings, got null"):
+        evaluate("protocol=processbench", "reward=arithmetic_steps", f"input={path}")
 
 
 @pytest.fixture(scope="module")
@@ -391,10 +397,13 @@ def test_an_outcome_model_is_measured_as_its_stored_scores_are(orm: Path, tmp_pa
         r"## best\_of\_n: in.jsonl, 2 questions",
         r"## calibration: in.jsonl, 2 questions",
     ]
-    by_reward = [f"reward.components.orm.scorer.{override}" for override in model]
-    output = f"output={tmp_path / 'card'}"
-    same, _ = evaluate("protocol=auc", f"input={path}", "reward=orm", output, *by_reward)
-    assert figures(same) == pytest.approx(figures(evaluate("protocol=auc", f"input={stored}")[0]))
+    inside = [f"reward.components.orm.scorer.{override}" for override in model]
+    for overrides in (model, inside):  # the second is told for this component alone
+        output = f"output={tmp_path / 'card'}"
+        same, _ = evaluate("protocol=auc", f"input={path}", "reward=orm", output, *overrides)
+        assert figures(same) == pytest.approx(figures(evaluate("protocol=auc", f"input={stored}")[0]))
+    mixed = EVALUATION.load(["protocol=auc", "input=x", "reward=format+orm", *model])
+    assert mixed.reward.components["orm"].scorer["model"] == mixed.model
 
 
 def test_a_process_model_judges_the_steps_that_a_benchmark_gives(prm: Path, tmp_path: Path) -> None:
@@ -455,6 +464,7 @@ FAULTS: list[tuple[str, Row, Row, str]] = [
     ("steps", STEPS, {**STEPS, "label": 2}, "line 2, field 'label': expected a label for each step"),
     ("steps", STEPS, {**STEPS, "label": [1, 0, 1]}, "line 2, field 'label': .*"),
     ("steps", STEPS, {**STEPS, "label": [1, -1]}, r"line 2, field 'label': .* got \[1, -1\]"),
+    ("steps", STEPS, {**STEPS, "label": None}, r"line 2, field 'label': .* got null"),
     ("steps", STEPS, {**STEPS, "values": None}, "line 2, field 'values': expected a list of finite numbers"),
     ("steps", {**STEPS, "steps": ["a", "b"]}, {**STEPS, "steps": ["a"]}, "line 2: 1 steps and 2 values"),
     ("pairs", PAIR, {"chosen_score": 1.0}, "line 2, field 'rejected_score': .* got null or nothing"),
@@ -504,6 +514,7 @@ REFUSED = {
     "estimate.level=1": "estimate.level=1: expected below 1",
     "input=[]": r"input=\[\]: expected a file",
     "input=7": "input=7: expected a file",
+    "input=[a/x.jsonl,b/x.jsonl.gz]": "files of one name",
     "aggregation=max": "expected one of min, product",
     "threshold_set=gsm8k": "only protocol=processbench has sets",
     "fields.scroe=x": "fields.scroe",
@@ -519,7 +530,7 @@ def test_settings_are_refused_before_anything_is_read(override: str) -> None:
 
 
 def test_a_model_and_a_reward_are_one_too_many() -> None:
-    with pytest.raises(ConfigError, match="a reward is given too: leave out reward="):
+    with pytest.raises(ConfigError, match="the reward given too needs no model: leave out one"):
         EVALUATION.load(["protocol=auc", "input=x.jsonl", "model.path=m", "reward=format"])
 
 
@@ -541,18 +552,22 @@ def test_what_leaves_nothing_to_measure_is_told(tmp_path: Path) -> None:
         evaluate("protocol=auc", "input=nowhere.jsonl")
 
 
-def test_a_model_that_cannot_be_loaded_is_refused_in_a_line(
-    program_env: Mapping[str, str], tmp_path: Path
-) -> None:
+def test_a_model_that_cannot_be_loaded_is_refused(tmp_path: Path) -> None:
     path = write(tmp_path / "in.jsonl", FLAT)
     (tmp_path / "hollow").mkdir()
-    command = [sys.executable, "-m", "rewards.evaluate", "protocol=auc", f"input={path}", "model.path=hollow"]
-    done = subprocess.run(
-        command, cwd=tmp_path, env=dict(program_env), capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 2
-    (line,) = done.stderr.strip().splitlines()
-    assert line == "error: model.path=hollow: no config.json in it; expected a saved transformers model"
+    with pytest.raises(ConfigError, match=r"hollow: no config.json in it"):
+        evaluate("protocol=auc", f"input={path}", f"model.path={tmp_path}/hollow")
+
+
+def test_a_product_is_not_taken_of_logits(tmp_path: Path) -> None:
+    rows = [{"question_id": 1, "score": [-1.0, n], "correct": n == 1} for n in range(3)]
+    path = write(tmp_path / "in.jsonl", rows)
+    result, said = evaluate("protocol=auc", f"input={path}")
+    assert "some step values are negative: no product" in said
+    assert {"auc (min)", "auc (last)"} <= figures(result).keys()
+    assert not {"auc (product)"} & figures(result).keys()
+    with pytest.raises(DataError, match="aggregation=product: a step value is negative"):
+        evaluate("protocol=auc", f"input={path}", "aggregation=product")
 
 
 def test_the_intervals_of_an_auc_cover_it_as_often_as_they_say() -> None:

@@ -1,6 +1,7 @@
 """Killable workers: limits, blame, replacement, and every place they must work from."""
 
 import asyncio
+import gc
 import multiprocessing
 import os
 import pickle
@@ -229,14 +230,15 @@ def _children() -> list[str]:
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc to count descriptors")
 def test_no_zombie_and_no_descriptor_is_left_after_10000_items_and_100_deaths() -> None:
     close_workers()
+    gc.collect()  # what other tests have left open is closed now, not while we count
     descriptors, children = _descriptors(), len(_children())
     for _ in range(25):  # 25 * 400 items, 25 * 2 * 2 deaths (an item is tried twice)
         outcomes = run_isolated(MISBEHAVE, ["kill", *["fine"] * 400, "die"], limits=QUICK)
         assert [o.reason for o in outcomes].count(Reason.WORKER_DIED) == 2
         assert [o.value for o in outcomes].count("fine") == 400
     close_workers()
-    assert _descriptors() == descriptors
-    assert len(_children()) == children
+    assert _descriptors() <= descriptors
+    assert len(_children()) <= children
 
 
 def test_no_item_is_lost_when_workers_are_killed_at_work() -> None:

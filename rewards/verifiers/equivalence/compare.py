@@ -31,7 +31,10 @@ from rewards.verifiers.equivalence.scalars import as_decimal, form_of, is_uneval
 
 
 def equal(gold: Answer, answer: Answer, rules: Rules, *, top: bool = True) -> Verdict3:
-    """Whether answer says what gold says; raises nothing. top: neither is a member of a collection."""
+    """Whether answer says what gold says; raises nothing. top: neither is a member of a collection.
+
+    A list against one value can be that value in several forms: 3/2 or 1.5.
+    """
     if isinstance(gold, Named) or isinstance(answer, Named):
         return _named(gold, answer, rules)
     if top:
@@ -51,6 +54,10 @@ def equal(gold: Answer, answer: Answer, rules: Rules, *, top: bool = True) -> Ve
             return _ranges(gold, answer, rules)
         case Items(), Items():
             return _items(gold, answer, rules)
+        case Scalar(), Items(shape="bare" | "either", members=forms) if len(set(forms)) == len(forms):
+            return both([equal(gold, form, rules, top=False) for form in forms])
+        case Items(shape="bare" | "either", members=forms), Scalar() if len(set(forms)) == len(forms):
+            return both([equal(form, answer, rules, top=False) for form in forms])
         case _:
             return False
 

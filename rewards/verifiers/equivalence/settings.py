@@ -36,8 +36,9 @@ class EquivalenceSettings:
     """Conventions of the comparison; hashable, so that it can key caches.
 
     min_digits: significant digits a decimal, on either side, needs to stand for an exact value that has no
-        finite decimal (1/3, sqrt(2)); it must be that value correctly rounded. Two exact values, finite decimals
-        included, are compared exactly whatever this says. The default lets 0.3333333 be 1/3 and 3.14159 not be pi.
+        finite decimal (1/3, sqrt(2)); it must be that value correctly rounded. Two exact values, finite
+        decimals included, are compared exactly whatever this says. The default lets 0.3333333 be 1/3
+        and 3.14159 not be pi.
     rel_tol: extra relative tolerance between any two numbers; 0 keeps the comparison exact.
     percent: "fraction" reads 10 % as 0.1 only; "lenient" lets it also equal a bare 10 (as the
         verifier does by itself where the question asks for a percentage).

@@ -1,0 +1,97 @@
+"""Trains an outcome or process reward model:
+`python -m rewards.fit model=orm data=labelled.jsonl base=some/model output=my-orm`.
+
+Reads labelled completions, holds some questions out, trains on the others by transformers' Trainer
+(rewards.models.fitting), and leaves a folder that `reward=orm` or `reward=prm` loads as it is, with a report
+(fit.json) and the calibration. A fit that was interrupted is gone on with by the same command where
+checkpoint_every is set; one that is done is not done again. On several devices: `accelerate launch -m
+rewards.fit ...`. Exit status: 0 done, 2 refused or broken off with a reason, 130 interrupted.
+
+This module connects the pieces; it knows neither losses nor weights.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from rewards.config import hydra_entry
+from rewards.fit_config import FIT, FitConfig
+from rewards.labelled import read_labelled
+from rewards.prepared import PREPARED_FILE, cache_folder, ensure_prepared
+from rewards.questions import split_by_question
+
+if TYPE_CHECKING:
+    from rewards.models.fit_report import FitReport
+
+_INTERRUPTED = 130
+
+
+@hydra_entry(FIT)
+def main(config: FitConfig) -> None:
+    """The program."""
+    speaks = os.environ.get("RANK", "0") == "0"  # of the processes of a distributed run, the first
+    console = Console(stderr=True, quiet=not speaks)
+    try:
+        show(run(config, progress=console.is_terminal and speaks), config, console)
+    except KeyboardInterrupt as stop:
+        goes_on = "" if config.checkpoint_every is None else "; the same command goes on"
+        console.print(Text(f"interrupted{goes_on}"))
+        raise SystemExit(_INTERRUPTED) from stop
+
+
+def run(config: FitConfig, *, progress: bool) -> FitReport:
+    """Trains as the configuration says.
+
+    Raises:
+        ConfigError, DataError, EngineError: naming the setting or the line, and the fix.
+    """
+    examples = read_labelled(_labelled_file(config))
+    if config.heldout is None:
+        train, heldout = split_by_question(examples, config.heldout_share, config.seed)
+    else:
+        train, heldout = examples, read_labelled(config.heldout)
+    # These load torch, which checking a configuration must not.
+    from rewards.models.fitting import fit
+    from rewards.models.loading import local_folder
+
+    convention = config.convention_of(local_folder(config.base))
+    settings = config.settings(progress=progress)
+    return fit(config.base, convention, train, heldout, settings, Path(config.output))
+
+
+def show(report: FitReport, config: FitConfig, console: Console) -> None:
+    """Says what came of the fit."""
+    left_out = "".join(f", {count} {reason.replace('_', ' ')}" for reason, count in report.left_out.items())
+    losses = [loss for _, loss in report.losses]
+    course = f", loss {losses[0]:.4f} -> {losses[-1]:.4f}" if losses else ""
+    lines = [
+        f"{config.output}: {report.head} head, {report.examples} examples of {report.questions} questions"
+        f"{left_out}; {report.steps} steps{course}, {report.seconds:.0f} s"
+    ]
+    if report.calibration is not None:
+        told = report.calibration
+        lines.append(f"calibration: sigmoid({told.scale:.4g} x + {told.shift:.4g})")
+    for line in lines:
+        console.print(Text(line), soft_wrap=True)
+    table = Table("held out", f"{report.heldout} examples")
+    for name, value in report.metrics.items():
+        table.add_row(name, "-" if value is None else f"{value:.4f}")
+    if report.metrics:
+        console.print(table)
+
+
+def _labelled_file(config: FitConfig) -> Path:
+    """The file of the examples, prepared where `data` is the name of a set."""
+    if config.names_file():
+        return Path(config.data)
+    return ensure_prepared({"dataset": config.data, "source": config.source}, cache_folder()) / PREPARED_FILE
+
+
+if __name__ == "__main__":
+    main()

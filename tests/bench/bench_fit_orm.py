@@ -1,0 +1,138 @@
+"""An outcome reward model from SmolLM2-135M on the GSM8K model solutions, against plain baselines.
+
+    nice -n 5 python tests/bench/bench_fit_orm.py --folder RUN [--train 512] [--test 219] [--epochs 1]
+
+Questions are split by hash: 30 % are the test, 10 % of the others choose nothing but the calibration. Trained
+is on questions with right and wrong solutions (pointwise, balanced within the question), tested on all
+questions of that kind in the test part: there alone can a pick be better than another. The plain picks: the
+longest and the shortest solution, the most and the fewest lines, and that of the model which is best over the
+training questions (the four solutions of a question come from four models). Intervals are bootstrapped over
+questions. An interrupted run goes on by the same command.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from fit_data import labelled, some_questions, with_bounds
+from smollm import smollm_folder
+
+from rewards.labelled import OutcomeExample
+from rewards.models.conventions import Convention
+from rewards.models.engine import RewardModel
+from rewards.models.fit_settings import FitSettings, LossSettings
+from rewards.models.fitting import fit
+from rewards.models.settings import ModelSettings
+from rewards.models.truncation import Request
+from rewards.protocols.best_of_n import Candidates, picks
+from rewards.protocols.discrimination import auc, auc_within
+from rewards.questions import question_hash, split_by_question
+
+CONVENTION = Convention(
+    kind="outcome",
+    layout="plain",
+    before_question="Question: ",
+    after_question="\nSolution: ",
+    eos=True,
+    read_at="end",
+    head="scalar",
+)
+LENGTH = 384
+Scores = Sequence[float]
+
+
+def mixed(examples: Sequence[OutcomeExample]) -> list[OutcomeExample]:
+    """Those of questions with right and wrong solutions."""
+    kinds: dict[int, set[float]] = {}
+    for example in examples:
+        kinds.setdefault(question_hash(example.question), set()).add(example.label)
+    return [example for example in examples if len(kinds[question_hash(example.question)]) == 2]
+
+
+def report(name: str, scores: Scores, examples: Sequence[OutcomeExample]) -> None:
+    """Prints AUC within questions and the share of questions whose best of four is right."""
+    groups: dict[int, list[int]] = {}
+    for place, example in enumerate(examples):
+        groups.setdefault(question_hash(example.question), []).append(place)
+    labels = [example.label == 1 for example in examples]
+    within, candidates = [], []
+    for places in groups.values():
+        own, right = [scores[place] for place in places], [labels[place] for place in places]
+        within.append(auc(own, right) or 0.0)
+        candidates.append(Candidates(own, right, None))
+    worth = picks(candidates)
+    print(with_bounds(f"{name}: AUC within", within), flush=True)
+    print(with_bounds(f"{name}: best of 4", worth["best_of_n"]), flush=True)
+    if name == "reward model":
+        keys = [question_hash(example.question) for example in examples]
+        pooled = auc_within(scores, labels, keys)
+        print(f"{'AUC over all':28} {auc(scores, labels):.3f}; within, pairs pooled {pooled:.3f}")
+        print(with_bounds("any one: pass@1", worth["pass@1"]))
+        print(with_bounds("oracle: pass@4", worth["pass@n"]))
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--folder", type=Path, required=True)
+    arguments.add_argument("--train", type=int, default=512, help="training questions at most")
+    arguments.add_argument("--test", type=int, default=219, help="test questions at most")
+    arguments.add_argument("--epochs", type=float, default=1.0)
+    arguments.add_argument("--learning-rate", type=float, default=3e-5)
+    given = arguments.parse_args()
+    torch.set_num_threads(1)
+    given.folder.mkdir(parents=True, exist_ok=True)
+    data = labelled("gsm8k_solutions", "gsm8k/example_model_solutions.jsonl", given.folder)
+    examples = mixed([example for example in data if isinstance(example, OutcomeExample)])
+    rest, test = split_by_question(examples, 0.3, seed=1)
+    train, dev = split_by_question(rest, 0.1, seed=2)
+    train, dev = some_questions(train, given.train), some_questions(dev, max(4, given.train // 10))
+    test = some_questions(test, given.test)
+    settings = FitSettings(
+        loss=LossSettings(balance="question"),
+        learning_rate=given.learning_rate,
+        head_learning_rate=1e-3,
+        epochs=given.epochs,
+        batch_size=16,
+        warmup=0.1,
+        max_length=LENGTH,
+        precision="bf16",
+        device="cpu",
+        checkpoint_every=20,
+    )
+    fitted = fit(str(smollm_folder()), CONVENTION, train, dev, settings, given.folder / "orm")
+    print(f"trained on {fitted.examples} solutions of {fitted.questions} questions, {fitted.steps} steps")
+    print(f"losses {[round(loss, 3) for _, loss in fitted.losses]}")
+    print(f"held out of training: {fitted.metrics}", flush=True)
+    model = RewardModel(
+        ModelSettings(path=str(given.folder / "orm"), device="cpu", dtype="bf16", max_length=LENGTH)
+    )
+    judged = model.judge([Request(example.question, (example.completion,)) for example in test])
+    report("reward model", [judgement.values[0] for judgement in judged], test)
+    draw = np.random.default_rng(0)
+    best = best_model(train)
+    plain: dict[str, Callable[[OutcomeExample], float]] = {
+        "longest": lambda e: len(e.completion),
+        "shortest": lambda e: -len(e.completion),
+        "most lines": lambda e: e.completion.count("\n"),
+        "fewest lines": lambda e: -e.completion.count("\n"),
+        "random": lambda _: draw.random(),
+        f"always {best}": lambda e: float(e.meta["model"] == best),
+    }
+    for name, score in plain.items():
+        report(name, [float(score(example)) for example in test], test)
+
+
+def best_model(examples: Sequence[OutcomeExample]) -> str:
+    """The model with most right solutions."""
+    right: dict[str, float] = {}
+    for example in examples:
+        right[example.meta["model"]] = right.get(example.meta["model"], 0.0) + example.label
+    return max(right, key=lambda name: right[name])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,154 @@
+"""A process reward model from SmolLM2-135M on the PRM800K part, by ProcessBench against plain baselines.
+
+    nice -n 5 python tests/bench/bench_fit_prm.py --folder RUN [--bench 400] [--epochs 1] [--train 93]
+
+Trained is on OpenR's multi-step rows; questions that ProcessBench asks are removed, and about a seventh of
+the others is held out by hash. On these the threshold is chosen, for the model and for every baseline alike,
+and kept for ProcessBench, whose definition of F1 is used (2412.06559). The baselines give a step a value
+without reading it: its length, its place, a random number; always right and always wrong give none at all.
+Intervals are bootstrapped over problems. An interrupted run goes on by the same command.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from fit_data import labelled, some_questions
+from smollm import smollm_folder
+
+from rewards.intervals import bootstrap_bounds
+from rewards.labelled import ProcessExample
+from rewards.models.conventions import Convention
+from rewards.models.engine import RewardModel
+from rewards.models.fit_settings import FitSettings
+from rewards.models.fitting import fit
+from rewards.models.settings import ModelSettings
+from rewards.models.truncation import Request
+from rewards.protocols.processbench import best_threshold, first_error, step_finding
+from rewards.questions import question_hash, split_by_question
+
+CONVENTION = Convention(
+    kind="process",
+    layout="plain",
+    before_question="Question: ",
+    after_question="\nSolution:\n",
+    tag="\n\n",
+    tokenise="alone",
+    head="classes",
+    activation="softmax",
+    strategy="blank_line",
+)
+LENGTH = 768
+Values = list[tuple[float, ...]]
+Judge = Callable[[Sequence[ProcessExample]], Values]
+
+
+def process_examples(dataset: str, source: str, folder: Path) -> list[ProcessExample]:
+    return [e for e in labelled(dataset, source, folder) if isinstance(e, ProcessExample)]
+
+
+def label_of(example: ProcessExample) -> int:
+    """ProcessBench's: the index of the first wrong step, -1 for none."""
+    return next((place for place, label in enumerate(example.labels) if label == 0), -1)
+
+
+def report(name: str, found: Sequence[int], examples: Sequence[ProcessExample]) -> None:
+    """Prints F1 with its interval, and its two parts."""
+    predictions, labels = np.array(found), np.array([label_of(example) for example in examples])
+
+    def f1(places: np.ndarray) -> dict[str, float | None]:
+        kinds = set((labels[places] == -1).tolist())
+        if len(kinds) < 2:
+            return {"f1": None}
+        return {"f1": step_finding(predictions[places].tolist(), labels[places].tolist()).f1}
+
+    whole = step_finding(predictions.tolist(), labels.tolist())
+    low, high = bootstrap_bounds(f1, len(labels))["f1"]
+    told = f"F1 {100 * whole.f1:5.1f} [{100 * low:.1f}, {100 * high:.1f}]"
+    print(f"{name:28} {told}  error {whole.error:.3f}  correct {whole.correct:.3f}", flush=True)
+
+
+def by_model(folder: Path) -> Judge:
+    model = RewardModel(ModelSettings(path=str(folder), device="cpu", dtype="bf16", max_length=LENGTH))
+
+    def judge(examples: Sequence[ProcessExample]) -> Values:
+        judged = model.judge([Request(e.question, e.steps) for e in examples])
+        # Steps beyond the length are not read: nothing is said against them.
+        return [
+            (*own.values, *[1.0] * (len(e.steps) - len(own.values)))
+            for own, e in zip(judged, examples, strict=True)
+        ]
+
+    return judge
+
+
+def by_step(value: Callable[[int, str], float]) -> Judge:
+    return lambda examples: [
+        tuple(float(value(place, step)) for place, step in enumerate(example.steps)) for example in examples
+    ]
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--folder", type=Path, required=True)
+    arguments.add_argument("--bench", type=int, default=400, help="ProcessBench problems of each set at most")
+    arguments.add_argument("--train", type=int, default=93, help="training questions at most")
+    arguments.add_argument("--epochs", type=float, default=1.0)
+    arguments.add_argument("--learning-rate", type=float, default=3e-5)
+    given = arguments.parse_args()
+    torch.set_num_threads(1)
+    given.folder.mkdir(parents=True, exist_ok=True)
+    sets = {
+        name: some_questions(
+            process_examples("processbench", f"processbench/{name}.jsonl", given.folder), given.bench
+        )
+        for name in ("gsm8k", "math")
+    }
+    asked = {question_hash(example.question) for examples in sets.values() for example in examples}
+    data = process_examples("prm800k", "prm_steps/prm800k_openr_multi_step.jsonl", given.folder)
+    kept = [example for example in data if question_hash(example.question) not in asked]
+    print(f"{len(data) - len(kept)} solutions of questions that ProcessBench asks are removed")
+    train, dev = split_by_question(some_questions(kept, given.train), 0.15, seed=1)
+    settings = FitSettings(
+        learning_rate=given.learning_rate,
+        head_learning_rate=1e-3,
+        epochs=given.epochs,
+        batch_size=8,
+        micro_batch=4,
+        warmup=0.1,
+        max_length=LENGTH,
+        precision="bf16",
+        device="cpu",
+        checkpoint_every=10,
+    )
+    fitted = fit(str(smollm_folder()), CONVENTION, train, dev, settings, given.folder / "prm")
+    print(f"trained on {fitted.examples} solutions of {fitted.questions} questions, {fitted.steps} steps")
+    print(f"losses {[round(loss, 3) for _, loss in fitted.losses]}")
+    print(f"held out of training: {fitted.metrics}", flush=True)
+    draw = np.random.default_rng(0)
+    judges: dict[str, Judge] = {
+        "reward model": by_model(given.folder / "prm"),
+        "longest step": by_step(lambda _, step: -len(step)),
+        "shortest step": by_step(lambda _, step: len(step)),
+        "latest step": by_step(lambda place, _: -place),
+        "random": by_step(lambda _, __: draw.random()),
+    }
+    dev_labels = [label_of(example) for example in dev]
+    thresholds = {name: best_threshold(judge(dev), dev_labels) for name, judge in judges.items()}
+    for name, examples in sets.items():
+        print(f"ProcessBench {name}: {len(examples)} problems; thresholds from {len(dev)} held-out solutions")
+        for title, judge in judges.items():
+            values = judge(examples)
+            report(title, [first_error(row, thresholds[title]) for row in values], examples)
+            if title == "reward model":
+                report("reward model at 0.5", [first_error(row, 0.5) for row in values], examples)
+        report("always right", [-1] * len(examples), examples)
+        report("always wrong (first step)", [0] * len(examples), examples)
+
+
+if __name__ == "__main__":
+    main()
