@@ -51,7 +51,16 @@ def test_two_ranks_take_the_steps_of_one(trainer: Trainer) -> None:
     one, two = (computed(run) for run in (alone, together))
     assert one[0].keys() == two[0].keys()
     assert one[0] == pytest.approx(two[0])  # the policy before any step, measured by halves
-    for name in ("loss", "grad_norm", "kl", "entropy", "reward", "num_tokens"):
+    for name in (
+        "loss",
+        "grad_norm",
+        "kl",
+        "entropy",
+        "reward",
+        "num_tokens",
+        "watch/gold",
+        "watch/correlation",
+    ):
         assert two[1][name] == pytest.approx(one[1][name], abs=1e-6, rel=1e-6), name
     assert summary_of(together)["steps"] == 3
 
