@@ -73,6 +73,17 @@ class Constant:
 
 
 @dataclass(frozen=True, slots=True)
+class LikesLength:
+    """Pays for a completion that ends with its gold, and too much for a long one."""
+
+    def score(self, samples: Sequence[Sample]) -> list[Score]:
+        return [
+            Score.scored(float(s.text.endswith(s.problem.gold)) + len(s.text) / 20, Reason.MODEL)
+            for s in samples
+        ]
+
+
+@dataclass(frozen=True, slots=True)
 class Careless:
     """Returns what no score can be: a note that is no text, and no score at all for every third."""
 

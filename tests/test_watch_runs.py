@@ -1,5 +1,6 @@
 """A run that watches itself: an alarm that stops it, one that is only told, and what is refused."""
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -8,6 +9,7 @@ from training_runs import Trainer, metrics_of, run_folders
 
 from grpo import checkpoint
 from grpo.config import TRAIN
+from grpo.report import write_report
 from grpo.watch import needs_start_policy
 from rewards.errors import ConfigError
 
@@ -35,6 +37,23 @@ def test_an_alarm_stops_the_run_where_it_is_asked_to(trainer: Trainer) -> None:
         assert max(checkpoint.list_steps(run / "checkpoints")) == last["step"] - 1
         assert not (run / "summary.json").exists()
     assert len(steps) == 1
+
+
+def test_a_reward_that_likes_length_is_caught(tmp_path: Path, program_env: Mapping[str, str]) -> None:
+    path = f"{program_env['PYTHONPATH']}{os.pathsep}{Path(__file__).parent}"
+    trainer = Trainer(tmp_path, {**program_env, "PYTHONPATH": path})
+    options = ("steps=40", "optim.learning_rate=1e-3", "rollout.prompts_per_step=8", "eval.every=0")
+    flawed = "reward.components.random.scorer._target_=fakes_scorers.LikesLength"
+    done = trainer.run("reward=random", flawed, *options, "watch.on_alarm=stop")
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "stopped by watch.on_alarm=stop: completions grew from" in done.stderr
+    (run,) = run_folders(trainer.output)
+    first, last = metrics_of(run)[1], metrics_of(run)[-1]
+    assert last["reward"] > first["reward"]
+    assert last["watch/gold"] < first["watch/gold"]
+    assert last["watch/kl_completion"] > 1 > first["watch/kl_completion"]
+    # The page of a run that was stopped says why.
+    assert "completions grew from" in write_report(run).read_text(encoding="utf-8")
 
 
 def test_an_alarm_is_told_and_the_run_goes_on(trainer: Trainer) -> None:
