@@ -37,11 +37,14 @@ _NAMED = {
 def charts(run: RunRead) -> list[tuple[str, go.Figure]]:
     """(title, figure) of everything the run has numbers for."""
     lines, marks = [line for line in run.lines if line["step"] > 0], run.marks
-    probes = sorted({name for line in lines for name in line if name.startswith("probe/")})
+    probes = _names(lines, "probe/", "/mean")
+    parts = _names(lines, "reward/", "/mean")
+    phases = [name for name in _names(lines, "timing_s/", "") if name != "timing_s/step"]
     found = [
         ("gold and proxy by step", _gold_and_proxy(run.lines, marks)),
         ("gold and proxy by distance from the start policy", _by_drift(lines, marks)),
         ("does it pay for right", _curves(lines, [WITHIN, "watch/correlation"], marks)),
+        ("parts of the reward", _curves(lines, parts, marks)),
         ("what made-up completions would earn", _curves(lines, probes, marks, markers=True)),
         ("length", _curves(lines, [LENGTH], marks)),
         (
@@ -50,6 +53,7 @@ def charts(run: RunRead) -> list[tuple[str, go.Figure]]:
                             "groups/duplicates", "watch/silent_groups"], marks),
         ),
         ("distance from the start policy", _curves(lines, [DRIFT], marks)),
+        ("seconds by phase", _curves(lines, phases, marks)),
     ]  # fmt: skip
     return [(title, figure) for title, figure in found if figure.data]
 
@@ -148,8 +152,15 @@ def _with_mean(lines: Sequence[Line], name: str, colour: str) -> list[go.Scatter
     return [faint, mean]
 
 
+def _names(lines: Sequence[Line], start: str, end: str) -> list[str]:
+    """The metrics of a run that begin and end so, in order."""
+    return sorted({name for line in lines for name in line if name.startswith(start) and name.endswith(end)})
+
+
 def _name(metric: str) -> str:
-    return _NAMED.get(metric, metric.removeprefix("probe/").removesuffix("/mean"))
+    """A metric in a legend: the middle of `probe/<kind>/mean` and the like."""
+    plain = metric.removeprefix("probe/").removeprefix("reward/").removeprefix("timing_s/")
+    return _NAMED.get(metric, plain.removesuffix("/mean"))
 
 
 def _dressed(figure: go.Figure, marks: Sequence[Mark], x_title: str) -> go.Figure:

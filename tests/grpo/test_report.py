@@ -52,6 +52,9 @@ def run_folder(tmp_path: Path) -> Path:
             "watch/kl_completion": 0.01 * step,
             "completions/mean_length": 20.0 + step,
             "groups/frac_mixed": 0.5,
+            "reward/orm/mean": 0.1 * step,
+            "timing_s/gen": 2.0,
+            "timing_s/step": 3.0,
             "watch/auc_within": float("nan") if step == 3 else 0.7,
         }
         if step % 10 == 1:
@@ -100,6 +103,8 @@ def test_the_charts_show_the_numbers(run_folder: Path) -> None:
     assert distances[0] == pytest.approx(0.1)  # the root of 0.01
     places, _ = curve(run, "gold and proxy by distance from the start policy", "refit")
     assert len(places) == 1
+    assert curve(run, "parts of the reward", "orm")[0] == steps
+    assert {trace.name for trace in dict(charts(run))["seconds by phase"].data if trace.name} == {"gen"}
     assert curve(run, "what made-up completions would earn", "empty") == ([1.0, 11.0, 21.0], [0.1] * 3)
 
 
