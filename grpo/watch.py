@@ -122,11 +122,9 @@ def make_watch(
     """
     watch = config.watch
     settings = AlarmSettings(watch.window, watch.gold_fall, watch.length_ratio, watch.silent_share)
-    if start is None:
-        return Watch(settings, None, probes)
-    return Watch(
-        settings, Drift(start, watch.kl_rows, config.optim.micro_batch_rows, pad, accelerator), probes
-    )
+    rows = config.optim.micro_batch_rows
+    drift = None if start is None else Drift(start, watch.kl_rows, rows, pad, accelerator)
+    return Watch(settings, drift, probes)
 
 
 def needs_start_policy(config: TrainConfig) -> bool:
