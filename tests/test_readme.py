@@ -64,8 +64,8 @@ SHRUNK = (
     Shrunk("python -m data_prep.run dataset=gsm8k ", " source=gsm8k_rows.jsonl"),
     Shrunk(
         "python -m data_prep.run dataset=step_labels",
-        " limit=2 step_labels.max_tokens=8",
-        STAND_INS,
+        " limit=1 step_labels.max_tokens=8",
+        STAND_INS | {"problems.jsonl": "few_problems.jsonl"},
     ),
     Shrunk("python -m rewards.fit", " device=cpu", STAND_INS),
     # Two ranks: no accelerator is assumed.
@@ -121,7 +121,12 @@ class Reader:
             }
             for n in range(40)
         ]
-        files = {"gsm8k_rows": gsm8k, "math_rows": math, "example_model_solutions": solved}
+        files = {
+            "gsm8k_rows": gsm8k,
+            "math_rows": math,
+            "example_model_solutions": solved,
+            "few_problems": [{"id": "q1", "prompt": "6*7=", "gold": "42"}],
+        }
         for name, rows in files.items():
             (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
 

@@ -45,8 +45,8 @@ class Calibration:
     def probability(self, value: float, activation: Activation) -> float:
         """The probability in [0, 1] that a value of a model of this activation stands for.
 
-        >>> Calibration(scale=1.0).probability(0.25, "sigmoid")
-        0.25
+        >>> round(Calibration(scale=2.0).probability(0.75, "sigmoid"), 6)  # odds of 3 become 9
+        0.9
         """
         odds = self.scale * log_odds(value, activation) + self.shift
         return 1 / (1 + math.exp(-odds)) if odds > 0 else 1 - 1 / (1 + math.exp(odds))

@@ -24,6 +24,7 @@ from rewards.models.selfcheck import check_example, check_padding, check_renderi
 from rewards.models.settings import ModelSettings
 from rewards.models.truncation import Fitted, Request, fit_steps
 
+_TOKENS_PER_BATCH = (1024, 16384)  # on a CPU, on an accelerator
 ROOM = 16
 """Tokens that a prompt must leave to the completion."""
 
@@ -61,6 +62,9 @@ class RewardModel:
         check_rendering(self._renderer)
         self._backbone = load_backbone(folder, self.convention, settings, tokenizer)
         self.max_length = min(settings.max_length, self._backbone.positions or settings.max_length)
+        few, many = _TOKENS_PER_BATCH
+        usual = few if self._backbone.device.type == "cpu" else many
+        self._tokens_per_batch = settings.tokens_per_batch or usual
         self._pad = special_id(tokenizer.pad_token_id) or 0  # masked, whichever it is
         check_padding(self._renderer, self._read, settings.dtype)
         check_example(self._renderer, self._read, example, settings.dtype)
@@ -119,7 +123,7 @@ class RewardModel:
     def _read_batched(self, rows: Sequence[Rendered]) -> list[tuple[float, ...] | str]:
         """The values of every row, or what went wrong with it."""
         found: dict[int, tuple[float, ...] | str] = {}
-        for batch in batches([len(row.ids) for row in rows], self.settings.tokens_per_batch):
+        for batch in batches([len(row.ids) for row in rows], self._tokens_per_batch):
             read = self._read_or_fail([rows[place] for place in batch])
             found |= zip(batch, read, strict=True)
         return [found[place] for place in range(len(rows))]

@@ -76,8 +76,10 @@ def fit(
     convention = convention_to_train(convention, settings)
     _check_heldout(train, heldout)
     folder = local_folder(base)
-    hashes = (data_hash(train), data_hash(heldout))
-    key = fit_key(folder, convention, hashes, settings)
+    facts = _Facts(
+        base, data_hash(train), data_hash(heldout), len({question_hash(e.question) for e in train})
+    )
+    key = fit_key(folder, convention, (facts.train_hash, facts.heldout_hash), settings)
     work = output.parent / f".{output.name}.fit-{key}"
     if output.exists():
         shutil.rmtree(work, ignore_errors=True)
@@ -86,31 +88,34 @@ def fit(
     if done.trained.writes:
         saved = work / "model"
         done.save(saved)
-        version, metrics, calibration = _measure(saved, heldout, settings)
-        report = FitReport(
-            key=key,
-            base=base,
-            version=version,
-            head=done.prepared.head,
-            train_hash=hashes[0],
-            heldout_hash=hashes[1],
-            examples=done.examples,
-            questions=len({question_hash(example.question) for example in train}),
-            heldout=len(heldout),
-            left_out=done.left_out,
-            steps=done.trained.steps,
-            losses=done.trained.losses,
-            metrics=metrics,
-            calibration=calibration,
-            seconds=round(time.monotonic() - started, 1),
-        )
-        write_report(saved, report)
+        report = _report(key, facts, done, _measure(saved, heldout, settings))
+        write_report(saved, replace(report, seconds=round(time.monotonic() - started, 1)))
         saved.rename(output)
         shutil.rmtree(work)
     if torch.distributed.is_initialized():
         processes: Any = torch.distributed
         processes.barrier()
     return read_report(output)
+
+
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """What a report tells of the input."""
+
+    base: str
+    train_hash: str
+    heldout_hash: str
+    questions: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Measured:
+    """What a report tells of the model as it is loaded."""
+
+    version: str
+    heldout: int
+    metrics: Metrics
+    calibration: Calibration | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,17 +179,15 @@ def _train(
         raise DataError(f"data: none of {len(examples)} examples can be trained on ({_in_words(left_out)})")
     pad = special_id(tokenizer.pad_token_id) or 0  # masked, whichever it is
     if prepared.reference is not None:
-        items = with_reference(items, prepared.reference, pad)
+        items = with_reference(items, prepared.reference, pad, settings.precision)
     trained = run_trainer(prepared.module, items, pad, settings, checkpoints)
     prepared.merge()
     prepared.module.eval()
     return _Done(prepared, renderer, pad, len(items), left_out, trained)
 
 
-def _measure(
-    folder: Path, heldout: Sequence[Example], settings: FitSettings
-) -> tuple[str, Metrics, Calibration | None]:
-    """Loads the folder as any reward model; its version, figures and calibration, which is stored.
+def _measure(folder: Path, heldout: Sequence[Example], settings: FitSettings) -> _Measured:
+    """Loads the folder as any reward model, measures it, and stores its calibration.
 
     The self-check runs in fp32, whose tolerance is small; the figures are in the numbers trained in.
     """
@@ -201,7 +204,27 @@ def _measure(
         save_calibration(folder, calibration)
         applied = measure(model, heldout, settings.loss, calibration)
         metrics |= {f"calibrated/{name}": applied[name] for name in ("ece", "brier") if name in applied}
-    return version, metrics, calibration
+    return _Measured(version, len(heldout), metrics, calibration)
+
+
+def _report(key: str, facts: _Facts, done: _Done, measured: _Measured) -> FitReport:
+    return FitReport(
+        key=key,
+        base=facts.base,
+        version=measured.version,
+        head=done.prepared.head,
+        train_hash=facts.train_hash,
+        heldout_hash=facts.heldout_hash,
+        examples=done.examples,
+        questions=facts.questions,
+        heldout=measured.heldout,
+        left_out=done.left_out,
+        steps=done.trained.steps,
+        losses=done.trained.losses,
+        metrics=measured.metrics,
+        calibration=measured.calibration,
+        seconds=0.0,
+    )
 
 
 def _check_heldout(train: Sequence[Example], heldout: Sequence[Example]) -> None:

@@ -20,7 +20,7 @@ from rewards.models.backbone import REFERENCE, completion_logprobs, find_device,
 from rewards.models.collating import Item, collate
 from rewards.models.conventions import Convention
 from rewards.models.engine import batches
-from rewards.models.fit_settings import FitSettings, LoraSettings
+from rewards.models.fit_settings import FitPrecision, FitSettings, LoraSettings
 from rewards.models.heads import LayerHead, find_layer_head, new_layer_head
 from rewards.models.loading import load_weights, settings_of
 from rewards.models.settings import ModelSettings
@@ -81,14 +81,20 @@ def prepare(
     return Prepared(module, origin, reference, adapters)
 
 
-def with_reference(items: Sequence[Item], reference: PreTrainedModel, pad: int) -> list[Item]:
-    """The items with the reference model's log p of each row's completion, which training never changes."""
+def with_reference(
+    items: Sequence[Item], reference: PreTrainedModel, pad: int, precision: FitPrecision
+) -> list[Item]:
+    """The items with the reference model's log p of each row's completion, which training never changes.
+
+    In the numbers trained in, so that a model that has learnt nothing yet has a ratio of 0.
+    """
+    of_type = torch.autocast(reference.device.type, torch.bfloat16, enabled=precision == "bf16")
     rows = [row for item in items for row in item.rows]
     sums: dict[int, float] = {}
     for places in batches([len(row.ids) for row in rows], _TOKENS):
         batch = collate([Item((rows[place],)) for place in places], pad)["batch"]
         ids, mask = batch["ids"].to(reference.device), batch["mask"].to(reference.device)
-        with torch.inference_mode():
+        with torch.inference_mode(), of_type:
             found = completion_logprobs(reference, ids, mask, [rows[place].span for place in places])
         sums |= {place: float(own.double().sum()) for place, own in zip(places, found, strict=True)}
     told = iter(sums[place] for place in range(len(rows)))
@@ -124,7 +130,7 @@ def _adapt(model: PreTrainedModel, settings: LoraSettings, seed: int) -> Any:
     try:
         import peft  # an extra: training all weights does not need it
     except ImportError as error:
-        raise ConfigError("lora: needs peft; pip install 'plumbline[lora]', or set lora=null") from error
+        raise ConfigError("lora: needs peft; pip install 'plumbline[lora]', or train all weights") from error
     library: Any = peft
     seeding: Any = torch.random
     config = library.LoraConfig(

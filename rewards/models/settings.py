@@ -19,14 +19,16 @@ class ModelSettings:
     Args:
         path: a local folder or a hub name.
         convention: a name of `rewards.models.presets`; None reads the model folder's own.
-        reference: path of the reference model (conventions with head=log_ratio only).
+        reference: path of the reference model (head=log_ratio only); None takes FOLDER/reference, where the
+            convention is the folder's own.
         dtype: of the backbone's weights and arithmetic; the head is always fp32.
         device: auto, cpu, cuda or cuda:N; auto takes an accelerator when there is one.
         attention: eager, sdpa or flash_attention_2; None is the model's default, except that models which
             soft-cap their attention get eager, because sdpa leaves the cap out.
         max_length: most tokens of one input; longer ones keep their first whole steps.
         calibrated: give probabilities by the calibration in the model's folder instead of its own values.
-        tokens_per_batch: most tokens, padding included, of one forward pass; at least one input runs.
+        tokens_per_batch: most tokens, padding included, of one forward pass; at least one input runs. None:
+            16,384 on an accelerator, 1,024 on a CPU, where more only pads more and leaves the caches.
     """
 
     path: str
@@ -37,7 +39,7 @@ class ModelSettings:
     attention: str | None = None
     calibrated: bool = False
     max_length: int = 4096
-    tokens_per_batch: int = 16384
+    tokens_per_batch: int | None = None
 
     def __post_init__(self) -> None:
         if not self.path:
@@ -58,5 +60,5 @@ class ModelSettings:
             raise ConfigError(f"model.attention={self.attention}: expected {', '.join(_ATTENTION)} or null")
         if self.max_length < 64:
             raise ConfigError(f"model.max_length={self.max_length}: expected 64 tokens or more")
-        if self.tokens_per_batch < 1:
+        if self.tokens_per_batch is not None and self.tokens_per_batch < 1:
             raise ConfigError(f"model.tokens_per_batch={self.tokens_per_batch}: expected 1 or more")

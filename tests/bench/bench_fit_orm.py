@@ -97,6 +97,7 @@ def main() -> None:
         head_learning_rate=1e-3,
         epochs=given.epochs,
         batch_size=16,
+        micro_batch=4,
         warmup=0.1,
         max_length=LENGTH,
         precision="bf16",

@@ -118,7 +118,7 @@ def main() -> None:
         head_learning_rate=1e-3,
         epochs=given.epochs,
         batch_size=8,
-        micro_batch=4,
+        micro_batch=2,
         warmup=0.1,
         max_length=LENGTH,
         precision="bf16",

@@ -144,3 +144,20 @@ def test_a_named_set_is_prepared_and_its_fault_is_told(folder: Path, program_env
     done = run(folder, program_env, "data=gsm8k_solutoins", f"source={folder / 'raw.jsonl'}", *given)
     assert done.returncode == 2
     assert "gsm8k_solutions" in done.stderr
+
+
+def test_two_processes_learn_what_one_learns(folder: Path, program_env: Mapping[str, str]) -> None:
+    given = ["data=outcomes.jsonl", "base=base", "heldout_share=0", "device=cpu", "max_length=256"]
+    given += ["optim.batch_size=16", "optim.micro_batch=4", "optim.learning_rate=1e-3"]
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    env = {**program_env, "OMP_NUM_THREADS": "1"}
+    for command, output in (([sys.executable], "alone"), (launch, "both")):
+        whole = [*command, "-m", "rewards.fit", *given, f"output={output}"]
+        done = subprocess.run(whole, capture_output=True, text=True, env=env, cwd=folder, check=False)
+        assert done.returncode == 0, done.stderr
+        assert done.stderr.count("new head") == 1  # one of them speaks
+    alone, both = (json.loads((folder / name / "fit.json").read_text()) for name in ("alone", "both"))
+    assert (alone["steps"], both["steps"]) == (8, 8)
+    assert [loss for _, loss in both["losses"]] == pytest.approx(
+        [loss for _, loss in alone["losses"]], abs=1e-5
+    )

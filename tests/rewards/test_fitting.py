@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Sequence
 from dataclasses import replace
@@ -21,7 +22,7 @@ from rewards.labelled import NEUTRAL, Example, OutcomeExample, PreferenceExample
 from rewards.models.conventions import read_convention
 from rewards.models.engine import RewardModel
 from rewards.models.fit_report import FIT_FILE, read_report
-from rewards.models.fit_settings import FitSettings, LoraSettings, LossSettings
+from rewards.models.fit_settings import FitPrecision, FitSettings, LoraSettings, LossSettings
 from rewards.models.fitting import fit
 from rewards.models.measuring import measure
 from rewards.models.presets import PRESETS
@@ -82,6 +83,19 @@ CASES = [
     ("implicit-prm", "outcome", LossSettings(), "auc_within"),
     ("implicit-prm", "pairs", LossSettings(), "accuracy"),
 ]
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_an_implicit_model_starts_from_a_ratio_of_zero(
+    precision: FitPrecision, base: Path, tmp_path: Path
+) -> None:
+    settings = replace(SETTINGS, precision=precision, learning_rate=1e-9, calibration="none")
+    convention = replace(PRESETS["implicit-prm"], beta=1.0)
+    report = fit(str(base), convention, OUTCOMES, [], settings, tmp_path / "out")
+    # -log sigmoid(0); rows that are padded otherwise round otherwise
+    assert [loss for _, loss in report.losses] == pytest.approx(
+        [math.log(2)] * 9, abs=1e-4 if precision == "fp32" else 2e-2
+    )
 
 
 @pytest.mark.parametrize(("name", "kind", "loss", "metric"), CASES)

@@ -206,12 +206,14 @@ def test_paths_that_hold_no_model(tmp_path: Path) -> None:
 def test_scaled_logits_and_a_reference_that_is_missing(tmp_path: Path) -> None:
     folder = tiny_folder("implicit-prm", tmp_path)
     save_convention(folder, PRESETS["implicit-prm"])
+    load(folder, None)  # the reference that lies in the folder
+    reference = (folder / "reference").rename(tmp_path.with_name(tmp_path.name + "-reference"))
     with pytest.raises(ConfigError, match=r"model\.reference"):
         load(folder, None)
     config = folder / "config.json"
     config.write_text(json.dumps(json.loads(config.read_text()) | {"final_logit_softcapping": 30.0}))
     with pytest.raises(ConfigError, match="final_logit_softcapping"):
-        load(folder, "implicit-prm", str(folder / "reference"))
+        load(folder, "implicit-prm", str(reference))
 
 
 def test_two_strings_that_are_one_token(tmp_path: Path) -> None:
