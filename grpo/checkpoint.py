@@ -30,7 +30,7 @@ from torch import Tensor
 from grpo.durable import sync, sync_tree, write_json
 from rewards.errors import ConfigError, EngineError
 
-FORMAT = 2
+FORMAT = 3
 """Version of the layout below; a checkpoint of another version is refused, not guessed at."""
 
 _WEIGHTS, _TRAINING, _STATE = "model.safetensors", "training.pt", "state.json"
@@ -42,10 +42,10 @@ class TrainState:
     """Everything a run needs to go on.
 
     weights: a module's state_dict; tied tensors are stored once. optimizer, scheduler, rng: state dicts of
-    tensors and plain values. critic: the same of a value model, empty without one. counters: json values
-    (data position, versions, ...). score: what keep-best compares, higher is better; None where the step was
-    not evaluated. extra: write further files into the folder they are given, such as
-    `tokenizer.save_pretrained`.
+    tensors and plain values. critic: the same of a value model, empty without one. reference: a module's
+    state_dict, empty where it is what the run started from. counters: json values (versions, ...). score:
+    what keep-best compares, higher is better; None where the step was not evaluated. extra: write further
+    files into the folder they are given, such as `tokenizer.save_pretrained`.
     """
 
     weights: Mapping[str, Tensor]
@@ -53,6 +53,7 @@ class TrainState:
     scheduler: Mapping[str, Any]
     rng: Mapping[str, Any]
     critic: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    reference: Mapping[str, Tensor] = field(default_factory=dict[str, Tensor])
     counters: Mapping[str, Any] = field(default_factory=dict[str, Any])
     score: float | None = None
     extra: tuple[Callable[[Path], object], ...] = ()
@@ -69,6 +70,7 @@ class LoadedCheckpoint:
     scheduler: dict[str, Any]
     rng: dict[str, Any]
     critic: dict[str, Any]
+    reference: dict[str, Tensor]
     counters: dict[str, Any]
     notes: tuple[str, ...]
 
@@ -97,6 +99,7 @@ def save(directory: Path, step: int, state: TrainState) -> Path:
         "scheduler": state.scheduler,
         "rng": state.rng,
         "critic": state.critic,
+        "reference": state.reference,
     }
     torch.save({name: dict(part) for name, part in training.items()}, beside / _TRAINING)
     content = {"format": FORMAT, "step": step, "score": state.score, "counters": dict(state.counters)}
@@ -134,6 +137,7 @@ def load_latest(directory: Path) -> LoadedCheckpoint | None:
         scheduler=training["scheduler"],
         rng=training["rng"],
         critic=training["critic"],
+        reference=training["reference"],
         counters=state["counters"],
         notes=tuple(notes),
     )
@@ -275,7 +279,7 @@ def _remove_leftovers(directory: Path) -> list[Path]:
 
 def _check_room(directory: Path, state: TrainState) -> None:
     """Refuses before anything is written where the tensors alone would not fit."""
-    needed = sum(map(_tensor_bytes, (state.weights, state.optimizer, state.critic)))
+    needed = sum(map(_tensor_bytes, (state.weights, state.optimizer, state.critic, state.reference)))
     free = shutil.disk_usage(directory).free
     if needed > free:
         raise EngineError(

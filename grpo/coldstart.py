@@ -61,23 +61,9 @@ def demonstrate(problem: Problem, tokenizer: PreTrainedTokenizerBase, spec: Form
     if tokenizer.eos_token_id is None:
         raise DataError("a cold start needs a tokenizer with an eos token: set coldstart.steps=0")
     prompt = encode_prompt(problem, tokenizer, spec)
-    text = lay_out(spec, problem.meta["thought"], problem.meta["answer"]).removeprefix(prompt.prefill)
+    text = spec.lay_out(problem.meta["thought"], problem.meta["answer"]).removeprefix(prompt.prefill)
     ids = [*tokenizer(text, add_special_tokens=False).input_ids, tokenizer.eos_token_id]
     return Demonstration(prompt.ids, torch.tensor(ids, dtype=torch.long))
-
-
-def lay_out(spec: FormatSpec, thought: str, answer: str) -> str:
-    r"""The text of a completion that keeps the format.
-
-    >>> lay_out(FormatSpec(answer_style="boxed"), "7+5=12", "12")
-    '<think>7+5=12</think>\\boxed{12}'
-    """
-    shown = {
-        "free": answer,
-        "boxed": f"\\boxed{{{answer}}}",
-        "tags": f"{spec.answer_open}{answer}{spec.answer_close}",
-    }[spec.answer_style]
-    return shown if spec.mode == "off" else f"{spec.think_open}{thought}{spec.think_close}{shown}"
 
 
 def imitate(

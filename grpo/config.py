@@ -12,9 +12,12 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 
 from grpo.algorithm import VALUE, AlgorithmConfig, check_algorithm
+from grpo.iterate_config import IterateConfig, iterate_problems
+from grpo.learned import FITTED, KIND_OF, learned_parts
+from grpo.watch_config import WatchConfig, watch_problems
 from rewards.build import build, check_reward
 from rewards.config import Program, RewardConfig
 from rewards.errors import ConfigError
@@ -147,6 +150,8 @@ class TrainConfig:
     eval: EvalConfig = field(default_factory=EvalConfig)
     log: LogConfig = field(default_factory=LogConfig)
     checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
+    watch: WatchConfig = field(default_factory=WatchConfig)
+    iterate: IterateConfig | None = option()  # noqa: RUF009 a field, as the others
 
 
 def check(config: TrainConfig) -> None:
@@ -160,6 +165,12 @@ def check(config: TrainConfig) -> None:
         *data_problems(config.data),
         *_run_problems(config),
         *place_problems(config.device, config.label),
+        *iterate_problems(
+            config.iterate, config.reward, steps=config.steps, kl=config.algorithm.kl_coefficient
+        ),
+        *watch_problems(
+            config.watch, refits=config.iterate is not None and bool(learned_parts(config.reward))
+        ),
     ]
     if problems:
         raise ConfigError("\n".join(problems))
@@ -168,7 +179,17 @@ def check(config: TrainConfig) -> None:
     check_algorithm(config.algorithm, components=len(config.reward.components))
 
 
-TRAIN = Program("train", TrainConfig, check)
+def settle_paths(config: DictConfig) -> None:
+    """Gives FITTED to reward models without a path, where the run iterates; otherwise a path stays wanted."""
+    if config.iterate is None:
+        return
+    for component in config.reward.components.values():
+        place = OmegaConf.select(component, "scorer.model")
+        if component.scorer.get("_target_") in KIND_OF and OmegaConf.is_missing(place, "path"):
+            place.path = FITTED
+
+
+TRAIN = Program("train", TrainConfig, check, settle_paths)
 
 
 def config_hash(config: TrainConfig) -> str:

@@ -96,8 +96,11 @@ def step_line(step: int, steps: int, metrics: Metrics, eta: float | None = None)
     if "reward" in metrics:
         spread = f" ± {metrics['reward_std']:.3f}" if "reward_std" in metrics else ""
         pieces.append(f"reward {metrics['reward']:.3f}{spread}")
+    judged = (
+        ("reward/accuracy/mean", "accuracy") if "reward/accuracy/mean" in metrics else ("watch/gold", "gold")
+    )
     for name, label, form in (
-        ("reward/accuracy/mean", "accuracy", "{:.3f}"),
+        (*judged, "{:.3f}"),
         ("kl", "kl", "{:.4f}"),
         ("completions/mean_length", "length", "{:.1f}"),
         ("completions/clipped_ratio", "clipped", "{:.0%}"),

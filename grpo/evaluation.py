@@ -13,13 +13,11 @@ from dataclasses import dataclass
 from accelerate import Accelerator
 from accelerate.utils import gather_object
 
-from grpo.collect import score_completions
 from grpo.prompt import EncodedPrompt
 from grpo.rollout.local import LocalEngine, Sampling
-from grpo.types import RolloutGroup
+from grpo.verdicts import passed
 from rewards.intervals import wilson_interval
 from rewards.scorer import Scorer
-from rewards.types import Score
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +61,9 @@ def measure(
     greedy = Sampling(sampling.key, 1, sampling.max_tokens, greedy=True, version=sampling.version)
     sampled_groups = [group for batch in engine.generate(mine, sampling) for group in batch]
     greedy_groups = [group for batch in engine.generate(mine, greedy) for group in batch]
-    right = _passed(judges.accuracy, sampled_groups)
-    best = _passed(judges.accuracy, greedy_groups)
-    formatted = _passed(judges.layout, sampled_groups)
+    right = passed(judges.accuracy, sampled_groups)
+    best = passed(judges.accuracy, greedy_groups)
+    formatted = passed(judges.layout, sampled_groups)
     outcomes = [
         Outcome(
             tuple(right[p]),
@@ -116,12 +114,3 @@ def _interval(by_problem: Sequence[float]) -> tuple[float, float]:
 def _mean(name: str, values: Sequence[float | None]) -> dict[str, float]:
     known = [float(value) for value in values if value is not None]
     return {name: statistics.fmean(known)} if known else {}
-
-
-def _passed(judge: Scorer, groups: Sequence[RolloutGroup]) -> list[list[bool | None]]:
-    scores = iter(score_completions(judge, groups))
-    return [[_pass(next(scores)) for _ in group.completions] for group in groups]
-
-
-def _pass(score: Score) -> bool | None:
-    return None if score.value is None else score.value > 0

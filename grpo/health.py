@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from statistics import fmean
 
+from grpo.probes import DEGENERATE, HONEST, pays_for, probe_metric
+
 Metrics = Mapping[str, float]
 
 WINDOW = 20
@@ -98,6 +100,14 @@ def _failed(metrics: Metrics) -> float:
     return _share_of(metrics, "verdict/", "/failed")
 
 
+def _giveaway(metrics: Metrics) -> str:
+    kinds = " and for ".join(DEGENERATE[kind] for kind in pays_for(metrics))
+    return (
+        f"the reward pays as much for {kinds} as for right work ({metrics[probe_metric(HONEST)]:.3f}): a "
+        "policy will find out; pay for the answer too, such as with reward=verifiable+..."
+    )
+
+
 def _abstained(metrics: Metrics) -> float:
     return metrics.get("verdict/total/abstained", 0.0)
 
@@ -154,6 +164,7 @@ RULES = (
             "policy hardly explores; a higher rollout.temperature would"
         ),
     ),
+    Rule("giveaway", lambda metrics: bool(pays_for(metrics)), _giveaway),
     Rule(
         "skipped",
         lambda metrics: metrics.get("update/skipped", 0.0) > 0 and metrics.get("grad_norm", 0.0) != 0.0,

@@ -124,7 +124,10 @@ def _trainable(
 def _reference(config: TrainConfig, policy: Policy) -> Reference | None:
     if config.algorithm.kl_coefficient == 0:
         return None
-    return AdapterReference(policy) if config.model.lora_rank else FrozenReference(policy)
+    follow = "never" if config.iterate is None else config.iterate.reference.follow
+    if config.model.lora_rank and follow == "never":
+        return AdapterReference(policy)  # no second copy; one that moves has an adapter of its own
+    return FrozenReference(policy, whole=follow == "ema")
 
 
 def _group_settings(config: TrainConfig) -> GroupSettings:

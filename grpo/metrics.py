@@ -95,6 +95,8 @@ def completions_table(step: int, rows: Sequence[CompletionRow]) -> pa.Table:
         "verdict": _strings([row.score.verdict.value for row in rows]),
         "reason": _strings([row.score.reason.value for row in rows]),
         "advantage": pa.array([row.advantage for row in rows], pa.float64()),
+        "right": pa.array([row.right for row in rows], pa.bool_()),
+        "formatted": pa.array([row.formatted for row in rows], pa.bool_()),
         "length": pa.array([len(row.token_ids) for row in rows], pa.int64()),
         "truncated": pa.array([row.truncated for row in rows], pa.bool_()),
         "token_ids": pa.array([list(row.token_ids) for row in rows], pa.list_(pa.int64())),

@@ -1,8 +1,14 @@
-"""Makes or loads the policy and its tokenizer from the `model` settings. Knows nothing of training."""
+"""Makes or loads the policy and its tokenizer from the `model` settings, and saves them.
+
+Knows nothing of training.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 from transformers import (
@@ -13,8 +19,9 @@ from transformers import (
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
+from transformers.utils import logging
 
-from grpo.adapters import add_adapter
+from grpo.adapters import add_adapter, save_adapter
 from grpo.config import ModelConfig
 from grpo.policy import Policy, check_head
 from grpo.tiny import TinyShape, tiny_model, tiny_tokenizer
@@ -52,6 +59,30 @@ def load_policy(
     policy = Policy(model, temperature=temperature, entropy_gradient=entropy_gradient, precision=precision)
     check_head(policy)
     return LoadedPolicy(policy, tokenizer, tuple(_notes(tokenizer)))
+
+
+def save_policy(
+    policy: Policy, tokenizer: PreTrainedTokenizerBase, folder: Path, *, lora: bool = False
+) -> None:
+    """Writes what `from_pretrained` reads, of a policy with an adapter that alone, which peft reads."""
+    with _without_bars():
+        if lora:
+            save_adapter(policy.model, folder)
+        else:
+            policy.model.save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+
+
+@contextmanager
+def _without_bars() -> Generator[None]:
+    """Keeps the progress bars of transformers, such as that of writing a model, out of our own display."""
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()
 
 
 def _tiny(

@@ -1,8 +1,8 @@
 """Every name a metrics line may hold, with one line on what it is. No computation.
 
 `<component>` is a scorer's name in the reward mix, `<reason>` a code of `rewards.types.Reason`, `<set>` an
-evaluation set, `<k>` a number, `<phase>` a phase of the step. Means are over one step. A mean over nothing is
-left out of the line, never 0.
+evaluation set, `<k>` a number, `<phase>` a phase of the step, `<probe>` a kind of `grpo.probes`, `<alarm>`
+one of `grpo.alarms`. Means are over one step. A mean over nothing is left out of the line, never 0.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ METRICS: dict[str, str] = {
     "rollout/extra_rounds": "rounds of dynamic sampling beyond the first",
     "rollout/groups_sampled": "groups sampled for the step, those replaced included",
     "frac_reward_zero_std": "share of groups without signal: rewards all equal, or fewer than two scored",
-    "groups/frac_mixed": "share of groups with right and wrong completions",
+    "groups/frac_mixed": "share of groups with right and wrong completions, by the verifier",
     "groups/frac_all_good": "share of groups with only right completions",
     "groups/frac_all_bad": "share of groups with only wrong completions",
     "groups/duplicates": "share of completions equal in tokens to an earlier one of their group",
@@ -87,8 +87,30 @@ METRICS: dict[str, str] = {
     "eval/<set>/length": "mean length of a held-out completion in tokens",
     "eval/<set>/clipped_ratio": "share of held-out completions cut off at the token limit",
     "eval/<set>/unscored": "share of held-out completions without a verdict",
+    "watch/gold": "share of right completions by the verifier, whatever is paid",
+    "watch/format": "share of completions in the layout asked for, whatever is paid",
+    "watch/correlation": "correlation of reward and right or wrong over the step's completions",
+    "watch/auc_within": "chance that a right completion is paid more than a wrong one of the same problem",
+    "watch/length_correlation": "correlation of reward and length over the step's completions",
+    "watch/silent_groups": "share of groups in no gradient (all advantages 0) though not all of it is right",
+    "watch/kl": "divergence from the start policy per token, in nats (k3), on some completions of the step",
+    "watch/kl_completion": "the same summed over a completion, mean",
+    "watch/alarm/<alarm>": "1 on the steps that raise this alarm",
+    "probe/<probe>/mean": "mean reward of made-up completions, honest or degenerate, of a few fixed problems",
+    "iterate/round": "number of the outer round, from 0",
+    "iterate/reference_moved": "1 where the reference became the policy after the step",
+    "replay/groups": "groups kept in the replay buffer, at a round's end",
+    "replay/history_share": "share of completions of past rounds in what a refit was trained on",
+    "refit/auc_new": "the paying reward model's AUC within held-out questions, on this round's completions",
+    "refit/auc_old": "the same on completions of earlier rounds",
+    "refit/auc_new_after": "the refitted model's AUC within held-out questions, on this round's completions",
+    "refit/auc_old_after": "the same on completions of earlier rounds",
+    "refit/accepted": "1 where the refitted reward model was taken, 0 where the old one stays",
+    "refit/examples": "completions that a refit was trained on",
+    "refit/drift": "mean distance between the values of fixed completions before and after a refit",
+    "refit/drift_mean": "the same with its sign: above 0 the refitted model says more",
     "coldstart/loss": "cross-entropy per token of the supervised phase, at its end",
-    "timing_s/<phase>": "seconds in a phase of the step; `step` is all of it",
+    "timing_s/<phase>": "seconds in a phase; `step` is all of rollout, scores and update",
     "perf/tokens_per_s": "completion tokens sampled a second of the whole step",
     "perf/effective_tokens_per_s": "the same, counting only completions with an advantage that is not 0",
     "perf/peak_memory_gb": "largest memory in use on the accelerator so far, 10^9 bytes",

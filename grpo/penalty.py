@@ -18,6 +18,34 @@ from grpo.types import Completion, RolloutGroup
 from grpo.value import AdaptiveKL
 
 
+@dataclass(frozen=True, slots=True)
+class KlRows:
+    """Estimates the KL of the policy that sampled from a reference, which is on the device.
+
+    estimator: a name in `grpo.kl`. rows_at_once: completions of one forward; changes memory only.
+    """
+
+    reference: Reference
+    estimator: str
+    rows_at_once: int
+    pad_id: int
+    device: torch.device
+
+    def estimate(self, prompts: Sequence[Tensor], rows: Sequence[tuple[int, Completion]]) -> Tensor:
+        """(B, T) float64 on the CPU, 0 after a row's last token; rows: completions, each with its prompt."""
+        chunks = [rows[start : start + self.rows_at_once] for start in range(0, len(rows), self.rows_at_once)]
+        return pad_rows([row for chunk in chunks for row in self._once(prompts, chunk)], 0.0, torch.float64)
+
+    def _once(self, prompts: Sequence[Tensor], chunk: Sequence[tuple[int, Completion]]) -> Tensor:
+        ids = [completion.token_ids for _, completion in chunk]
+        batch = token_batch(prompts, [p for p, _ in chunk], ids, self.pad_id).to(self.device)
+        sampled = pad_rows([completion.logprobs for _, completion in chunk], 0.0, torch.float32)
+        reference = self.reference.logprobs(batch)
+        return token_kl_penalty(
+            sampled.to(reference.device), reference, batch.mask, self.estimator, 1.0
+        ).cpu()
+
+
 @dataclass(slots=True)
 class KlPenalty:
     """r_t <- r_t - coefficient * kl_t of the policy that sampled: DeepSeekMath (arXiv 2402.03300, eq. 2).
@@ -44,8 +72,8 @@ class KlPenalty:
         """
         flat = [(p, completion) for p, group in enumerate(groups) for completion in group.completions]
         prompts = [group.prompt_ids for group in groups]
-        chunks = [flat[start : start + self.rows] for start in range(0, len(flat), self.rows)]
-        kl = pad_rows([row for chunk in chunks for row in self._kl(prompts, chunk)], 0.0, torch.float64)
+        measured = KlRows(self.reference, self.estimator, self.rows, self.pad_id, self.accelerator.device)
+        kl = measured.estimate(prompts, flat)
         total, count = sum_over_ranks(self.accelerator, [float(kl.sum()), len(kl)])
         charged, mean = self.coefficient, total / count
         metrics = {"reward/kl": mean, "reward/kl_charge": charged * mean}
@@ -53,13 +81,3 @@ class KlPenalty:
             metrics["reward/kl_coefficient"] = charged
             self.coefficient = AdaptiveKL(charged, self.target).updated(mean).coefficient
         return charged * kl, metrics
-
-    def _kl(self, prompts: Sequence[Tensor], chunk: Sequence[tuple[int, Completion]]) -> Tensor:
-        """(rows, T) the estimates of some completions, each with the index of its prompt."""
-        ids = [completion.token_ids for _, completion in chunk]
-        batch = token_batch(prompts, [p for p, _ in chunk], ids, self.pad_id).to(self.accelerator.device)
-        sampled = pad_rows([completion.logprobs for _, completion in chunk], 0.0, torch.float32)
-        reference = self.reference.logprobs(batch)
-        return token_kl_penalty(
-            sampled.to(reference.device), reference, batch.mask, self.estimator, 1.0
-        ).cpu()

@@ -8,9 +8,10 @@ from rich.console import Console
 
 from grpo.config import TrainConfig
 from grpo.display import print_plan, print_samples
-from grpo.session import Materials
+from grpo.learned import learned_parts
+from grpo.materials import Materials
 from grpo.summaries import CompletionRow
-from rewards.format import FormatSpec
+from grpo.watch import needs_start_policy
 from rewards.types import Sample
 
 GIB = 2**30
@@ -20,23 +21,31 @@ def show_plan(config: TrainConfig, materials: Materials, console: Console) -> No
     """Prints notes, two scored samples (the gold laid out, and an empty completion), the plan of a step."""
     for note in (*materials.notes, *limit_notes(config, materials)):
         console.print(note, markup=False)
+    fitted = [part.name for part in learned_parts(config.reward) if part.is_fitted_here]
+    if fitted:
+        console.print(f"reward model {fitted[0]!r}: fitted on the policy's completions when the run starts")
+    else:
+        _show_samples(materials, console)
+    print_plan(console, plan_rows(config, materials))
+
+
+def _show_samples(materials: Materials, console: Console) -> None:
+    """Two scored samples: the gold laid out, and an empty completion."""
     prompt = materials.train_prompts[0]
-    thought = "" if materials.spec.mode == "off" else "..."
     gold = "; ".join(prompt.problem.gold)
-    texts = [_laid_out(materials.spec, thought, gold).removeprefix(prompt.prefill), ""]
+    texts = [materials.spec.lay_out("...", gold).removeprefix(prompt.prefill), ""]
     samples = [Sample(prompt.problem, text, prefill=prompt.prefill) for text in texts]
     rows = [
         CompletionRow(prompt.problem, sample.text, (), False, score, math.nan)  # no group, no advantage
         for sample, score in zip(samples, materials.scorer.score(samples), strict=True)
     ]
     print_samples(console, rows, "two scored samples: the gold laid out, and an empty completion")
-    print_plan(console, plan_rows(config, materials))
 
 
 def limit_notes(config: TrainConfig, materials: Materials) -> list[str]:
     """A note where no completion can be in the layout within rollout.max_completion_tokens."""
-    thought = "." if materials.spec.mode == "required" else ""
-    shortest = _laid_out(materials.spec, thought, "1").removeprefix(materials.train_prompts[0].prefill)
+    thought = "." if materials.spec.mode == "required" else None
+    shortest = materials.spec.lay_out(thought, "1").removeprefix(materials.train_prompts[0].prefill)
     needed = len(materials.tokenizer(shortest, add_special_tokens=False).input_ids) + 1  # and the end
     limit = config.rollout.max_completion_tokens
     if limit >= needed:
@@ -47,17 +56,6 @@ def limit_notes(config: TrainConfig, materials: Materials) -> list[str]:
     ]
 
 
-def _laid_out(spec: FormatSpec, thought: str, answer: str) -> str:
-    """A completion in the layout; an empty thought is left out."""
-    shown = {
-        "free": answer,
-        "boxed": f"\\boxed{{{answer}}}",
-        "tags": f"{spec.answer_open}{answer}{spec.answer_close}",
-    }
-    opening = f"{spec.think_open}{thought}{spec.think_close}" if thought else ""
-    return opening + shown[spec.answer_style]
-
-
 def plan_rows(config: TrainConfig, materials: Materials) -> list[tuple[str, str, str]]:
     """(quantity, value, note) of one step. Memory is arithmetic from the shapes, not a measurement."""
     rollout, model = config.rollout, materials.policy.model
@@ -66,7 +64,8 @@ def plan_rows(config: TrainConfig, materials: Materials) -> list[tuple[str, str,
     longest = max(len(prompt.ids) for prompt in materials.train_prompts)
     weights = sum(p.numel() for p in model.parameters())
     trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
-    copies = 2 if config.algorithm.kl_coefficient > 0 and not config.model.lora_rank else 1
+    frozen = (config.algorithm.kl_coefficient > 0) + needs_start_policy(config)
+    copies = 1 if config.model.lora_rank else 1 + frozen
     width = longest + rollout.max_completion_tokens
     heads = settings.num_key_value_heads * settings.hidden_size // settings.num_attention_heads
     cache = 2 * settings.num_hidden_layers * heads * 4 * width * min(rollout.decode_rows, completions)

@@ -15,19 +15,24 @@ from accelerate import Accelerator
 from accelerate.utils import gather_object
 
 from grpo import checkpoint
+from grpo.alarms import Alarm
 from grpo.checkpoint import TrainState, capture_rng, restore_rng
 from grpo.config import TrainConfig
 from grpo.display import StepDisplay, print_samples
 from grpo.evaluation import measure
 from grpo.loop import StepResult
-from grpo.metrics import MetricsWriter
+from grpo.materials import Materials
+from grpo.metrics import MetricsWriter, read_metrics
 from grpo.prompt import EncodedPrompt
+from grpo.refit import REFIT_TAKEN
 from grpo.rollout.local import Sampling
 from grpo.rollout.saved import FOLDER, step_file, write_rollouts
-from grpo.session import Materials, Session
+from grpo.session import Session
 from grpo.summaries import CompletionRow, completion_rows, summarise_step
 from grpo.types import RolloutGroup
 from grpo.update import LOSSES, is_broken
+from grpo.verdicts import passed, right_answers
+from grpo.watch import stop_message
 from rewards.errors import EngineError
 
 ACCURACY = "eval/heldout/accuracy"
@@ -83,11 +88,16 @@ class Run:
         self._phase(f"step {step}: rollout, scores, update")
         result = self.session.loop.step(step, self._prompts(step), lambda round_: self._reserve(step, round_))
         self._keep_rollouts(step, result)
-        rows = self._rows(result)
+        right = right_answers(self.materials.judges.accuracy, result.groups, result.scores)
+        rows = self._rows(result, right)
         metrics = self._metrics(result, rows)
         if self._is_due(step, self.config.eval.every):
             self.latest = self._measure(step)
             metrics |= self.latest
+        scorer = self.session.loop.collector.scorer
+        observed = self.session.watch.observe(step, result.groups, rows, metrics, scorer)
+        metrics |= observed.metrics
+        metrics |= self._iterate(step, result, right, alarmed=bool(observed.alarms))
         self._write(writer, step, metrics)
         if writer is not None:
             writer.write_completions(step, [row for group in rows for row in group])
@@ -96,8 +106,37 @@ class Run:
                 print_samples(
                     self.display.console, [group[0] for group in rows[: self.config.log.completions]]
                 )
+        self._heed(step, observed.alarms)
         if self._is_due(step, self.config.checkpoint.every):
             self._save(step)
+
+    def _iterate(
+        self, step: int, result: StepResult, right: Sequence[Sequence[bool | None]], *, alarmed: bool
+    ) -> dict[str, float]:
+        """The step's part in the loop around it; ends the round where an alarm asks for a refit."""
+        iteration = self.session.iteration
+        if iteration is None:
+            return {}
+        iteration.keep(result.groups, result.scores, right)
+        refit = alarmed and self.config.watch.on_alarm == "refit"
+        self._phase(f"step {step}: replay, reference, reward model")
+        metrics = iteration.end_step(step, last=step == self.config.steps, refit=refit)
+        if metrics.get(REFIT_TAKEN):
+            self.session.watch.restart()
+        return metrics
+
+    def _heed(self, step: int, alarms: Sequence[Alarm]) -> None:
+        """Says what the watch found.
+
+        Raises:
+            EngineError: with watch.on_alarm=stop. The step leaves no checkpoint, so that the same command
+                meets the same alarm again.
+        """
+        if self.accelerator.is_main_process:
+            for alarm in alarms:
+                self.display.say(f"alarm: {alarm.text}")
+        if alarms and self.config.watch.on_alarm == "stop":
+            raise EngineError(stop_message(step, alarms))
 
     def _keep_rollouts(self, step: int, result: StepResult) -> None:
         """Writes what all ranks sampled, where asked for or where an update broke; that may end the run.
@@ -140,9 +179,11 @@ class Run:
         mine = chosen[self.accelerator.process_index * size :][:size]
         return [self.materials.train_prompts[i] for i in mine]
 
-    def _rows(self, result: StepResult) -> list[list[CompletionRow]]:
-        """The completions of all ranks, a list per group."""
-        return gather_object(completion_rows(result.groups, result.scores, result.advantages.values.tolist()))
+    def _rows(self, result: StepResult, right: Sequence[Sequence[bool | None]]) -> list[list[CompletionRow]]:
+        """The completions of all ranks, a list per group; right: (P, G) the verifier's word on ours."""
+        formatted = passed(self.materials.judges.layout, result.groups)
+        advantages: list[list[float]] = result.advantages.values.tolist()
+        return gather_object(completion_rows(result.groups, result.scores, advantages, right, formatted))
 
     def _metrics(self, result: StepResult, rows: Sequence[Sequence[CompletionRow]]) -> dict[str, float]:
         flat = [row for group in rows for row in group]
@@ -181,7 +222,6 @@ class Run:
 
     def _resume(self) -> int:
         """Loads the newest checkpoint, if any; returns the last step it covers."""
-        # The reference needs no place in a checkpoint: it is the policy as the cold start left it.
         found = checkpoint.load_latest(self.directory / "checkpoints")
         if found is None:
             return 0
@@ -196,7 +236,11 @@ class Run:
             learners.critic.load_state(found.critic)
         if learners.penalty is not None:
             learners.penalty.coefficient = found.counters["kl_coefficient"]
+        iteration = self.session.iteration
+        if iteration is not None:
+            iteration.restore(found.path, found.counters["iteration"], found.reference)
         restore_rng(found.rng)
+        self.session.watch.restore(read_metrics(self.directory / "metrics.jsonl"), found.step)
         self.num_tokens = found.counters["num_tokens"]
         self.seconds = found.counters["seconds"]
         self.last_reward = found.counters["last_reward"]
@@ -209,7 +253,7 @@ class Run:
         if not self.accelerator.is_main_process:
             return
         self._phase(f"step {step}: checkpoint")
-        learners = self.session.learners
+        learners, iteration = self.session.learners, self.session.iteration
         trainable = learners.updater.trainable
         evaluated = step == 0 or self._is_due(step, self.config.eval.every)
         folder = self.directory / "checkpoints"
@@ -221,20 +265,25 @@ class Run:
                 optimizer=trainable.optimizer.state_dict(),
                 scheduler=trainable.scheduler.state_dict(),
                 critic=learners.critic.state() if learners.critic is not None else {},
+                # Without an outer loop the reference is the policy as the cold start left it.
+                reference=iteration.reference_state() if iteration is not None else {},
                 rng=capture_rng(),
                 counters={
                     "num_tokens": self.num_tokens,
                     "seconds": self.seconds,
                     "last_reward": self.last_reward,
                     "kl_coefficient": learners.penalty.coefficient if learners.penalty is not None else None,
+                    "iteration": iteration.state() if iteration is not None else None,
                     "before": self.before,
                     "latest": self.latest,
                 },
                 score=self.latest.get(ACCURACY) if evaluated else None,
-                extra=(self._save_shape,),
+                extra=(self._save_shape, *([iteration.save] if iteration is not None else [])),
             ),
         )
         checkpoint.prune(folder, self.config.checkpoint.keep_last, int(self.config.checkpoint.keep_best))
+        if iteration is not None:
+            iteration.tidy()
 
     def _save_shape(self, folder: Path) -> None:
         """What lets `from_pretrained` read a checkpoint."""

@@ -24,7 +24,8 @@ ACCURACY = "accuracy"
 class CompletionRow:
     """One completion of a step with all that was made of it, for files and screens.
 
-    token_ids: as sampled. advantage: 0.0 where there was none.
+    token_ids: as sampled. advantage: 0.0 where there was none. right, formatted: by the verifiers, paid or
+    not; None where there is no verdict.
     """
 
     problem: Problem
@@ -33,14 +34,18 @@ class CompletionRow:
     truncated: bool
     score: Score
     advantage: float
+    right: bool | None = None
+    formatted: bool | None = None
 
 
 def completion_rows(
     groups: Sequence[RolloutGroup],
     scores: Sequence[Sequence[Score]],
     advantages: Sequence[Sequence[float]],
+    right: Sequence[Sequence[bool | None]],
+    formatted: Sequence[Sequence[bool | None]],
 ) -> list[list[CompletionRow]]:
-    """The rows of a step, one inner list per group; scores and advantages are (P, G) in the same order."""
+    """The rows of a step, one inner list per group; all but the groups are (P, G) in the same order."""
     return [
         [
             CompletionRow(
@@ -50,10 +55,16 @@ def completion_rows(
                 truncated=completion.sample.truncated,
                 score=score,
                 advantage=advantage,
+                right=passed,
+                formatted=kept,
             )
-            for completion, score, advantage in zip(group.completions, scores_G, advantages_G, strict=True)
+            for completion, score, advantage, passed, kept in zip(
+                group.completions, scores_G, advantages_G, right_G, formatted_G, strict=True
+            )
         ]
-        for group, scores_G, advantages_G in zip(groups, scores, advantages, strict=True)
+        for group, scores_G, advantages_G, right_G, formatted_G in zip(
+            groups, scores, advantages, right, formatted, strict=True
+        )
     ]
 
 
@@ -69,7 +80,7 @@ def is_correct(score: Score) -> bool | None:
 
 
 def summarise_scores(groups: Sequence[Sequence[Score]]) -> dict[str, float]:
-    """Rewards, verdicts, reasons and signal of a step's groups."""
+    """Rewards, verdicts and reasons of a step's groups, and the share of them whose rewards are all equal."""
     values = _values(groups)
     found: dict[str, float] = _moments("reward", "reward_std", values)
     flat = sorted(value for group in values for value in group)
@@ -83,7 +94,18 @@ def summarise_scores(groups: Sequence[Sequence[Score]]) -> dict[str, float]:
         found |= _verdicts(name, flat_parts)
         reasons = Counter(part.reason.value for part in flat_parts)
         found |= {f"reason/{name}/{code}": n / len(flat_parts) for code, n in sorted(reasons.items())}
-    return found | _signal(groups, values)
+    if groups:
+        found["frac_reward_zero_std"] = sum(_is_constant(group) for group in values) / len(groups)
+    return found
+
+
+def summarise_kinds(groups: Sequence[Sequence[bool | None]]) -> dict[str, float]:
+    """Shares of groups by what they hold, right and wrong or one kind; nothing without a verdict."""
+    kinds = [{right for right in group if right is not None} for group in groups]
+    if not any(kinds):
+        return {}
+    named = (("mixed", {True, False}), ("all_good", {True}), ("all_bad", {False}))
+    return {f"groups/frac_{name}": sum(found == kind for found in kinds) / len(kinds) for name, kind in named}
 
 
 def summarise_lengths(
@@ -139,23 +161,12 @@ def summarise_step(groups: Sequence[Sequence[CompletionRow]]) -> dict[str, float
         | summarise_lengths(
             [len(row.token_ids) for row in rows],
             [row.truncated for row in rows],
-            [is_correct(row.score) for row in rows],
+            [row.right for row in rows],
         )
+        | summarise_kinds([[row.right for row in group] for group in groups])
         | summarise_duplicates([[row.token_ids for row in group] for group in groups])
         | summarise_advantages([row.advantage for row in rows])
     )
-
-
-def _signal(groups: Sequence[Sequence[Score]], values: Sequence[Sequence[float]]) -> dict[str, float]:
-    """Shares of groups that teach something, by reward and by right and wrong."""
-    if not groups:
-        return {}
-    found = {"frac_reward_zero_std": sum(_is_constant(group) for group in values) / len(groups)}
-    kinds = [{right for score in group if (right := is_correct(score)) is not None} for group in groups]
-    if any(kinds):
-        for name, kind in (("mixed", {True, False}), ("all_good", {True}), ("all_bad", {False})):
-            found[f"groups/frac_{name}"] = sum(found_kind == kind for found_kind in kinds) / len(groups)
-    return found
 
 
 def _is_constant(values: Sequence[float]) -> bool:

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 from accelerate import Accelerator
 from accelerate.utils import broadcast_object_list
-from transformers.utils import logging
 
-from grpo.adapters import save_adapter
 from grpo.coldstart import ColdStartSettings, cold_start, demonstrate
 from grpo.config import TrainConfig, cold_start_hash, config_hash, to_yaml
 from grpo.display import StepDisplay, print_headline, print_health
 from grpo.durable import check_folder
+from grpo.materials import Materials, gather_materials
+from grpo.models import save_policy
+from grpo.outer import with_own_reward
 from grpo.pages import keep_freed_memory
 from grpo.plan import limit_notes, show_plan
 from grpo.prepared import cache_folder
 from grpo.rollout.local import pad_id
 from grpo.run import Run
 from grpo.rundir import RunDir, RunRecord, RunSummary, open_job, open_run
-from grpo.session import Materials, gather_materials, make_accelerator, make_session
+from grpo.session import make_accelerator, make_session
 from grpo.sweep import report_job
 
 
@@ -80,15 +80,16 @@ def _train(
         for note in (*materials.notes, *limit_notes(config, materials)):
             display.say(note)
     with accelerator.main_process_first():  # the others find it in the cache
-        _teach_layout(config, materials, display if run is not None else None)
-    session = make_session(config, materials, accelerator)
+        teach_layout(config, materials, display if run is not None else None)
+        materials = with_own_reward(config, materials, accelerator, _log(run, display))
+    session = make_session(config, materials, accelerator, path, _log(run, display))
     if config.log.trackers:
         accelerator.init_trackers("plumbline")
     this = Run(config, materials, session, path, accelerator=accelerator, display=display)
     this.go()
     summary = RunSummary(config.steps, this.seconds, this.before, this.latest, this.last_reward)
     if run is not None:
-        _save_model(config, materials, path / "model")
+        save_policy(materials.policy, materials.tokenizer, path / "model", lora=config.model.lora_rank > 0)
         run.mark_finished(summary)
         print_headline(display.console, this.before, this.latest)
         print_health(display.console, display.health)
@@ -97,28 +98,13 @@ def _train(
     return summary
 
 
-def _save_model(config: TrainConfig, materials: Materials, folder: Path) -> None:
-    with _without_bars():
-        if config.model.lora_rank:
-            save_adapter(materials.policy.model, folder)
-        else:
-            materials.policy.model.save_pretrained(folder)
-        materials.tokenizer.save_pretrained(folder)
+def _log(run: RunDir | None, display: StepDisplay) -> Callable[[str], None]:
+    """Takes a sentence for the log; only the main process, which holds the run, has one."""
+    return display.say if run is not None else lambda _: None
 
 
-@contextmanager
-def _without_bars() -> Generator[None]:
-    """Keeps the progress bars of transformers, such as that of writing a model, out of our own display."""
-    shown = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        if shown:
-            logging.enable_progress_bar()
-
-
-def _teach_layout(config: TrainConfig, materials: Materials, display: StepDisplay | None) -> None:
+def teach_layout(config: TrainConfig, materials: Materials, display: StepDisplay | None) -> None:
+    """The cold start, in place, or what an equal one left in the cache; without a display in silence."""
     if config.coldstart.steps == 0:
         return
     steps = config.coldstart.steps

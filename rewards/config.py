@@ -62,13 +62,15 @@ class Program(Generic[S]):
 
     config_name: its yaml in conf, which has `<config_name>_schema` first in its defaults list. schema: the
     dataclass that types it. check: refuses, with ConfigError, what types cannot tell; it must not load
-    anything heavy. folder: the package that its yaml and the groups it chooses from are in; one of its own
-    where a value has the name of a group of conf, as `model=orm` has.
+    anything heavy. settle: gives values, in place, to settings left open that others decide. folder: the
+    package that its yaml and the groups it chooses from are in; one of its own where a value has the name of
+    a group of conf, as `model=orm` has.
     """
 
     config_name: str
     schema: type[S]
     check: Callable[[S], None] = lambda _: None
+    settle: Callable[[DictConfig], None] = lambda _: None
     folder: str = CONF
 
     def typed(self, config: DictConfig) -> S:
@@ -78,6 +80,7 @@ class Program(Generic[S]):
             ConfigError: one line for every value that is missing, out of bounds or refused by `check`.
         """
         _lend_model(config)
+        self.settle(config)
         missing = sorted(OmegaConf.missing_keys(config))
         if missing:
             raise ConfigError("\n".join(f"{key}: a value is needed, give {key}=..." for key in missing))

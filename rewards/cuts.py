@@ -13,6 +13,7 @@ _BLANK_LINES = re.compile(r"\n(?:[^\S\n]*+\n)++")
 _SPACES = re.compile(r"\s++")
 _BLOCK_END = re.compile(r"(?:\\\]|\$\$|\\end\{[^{}\n]{1,40}\}|`{3}|~{3})[.,;]?+[^\S\n]*+\n(?=\w)")
 _NEWLINES = re.compile(r"\n(?:[^\S\n]*+\n)*+")
+_SEMICOLONS = re.compile(r";\s*+")
 _STEP_HEADING = re.compile(
     r"^[ \t]{0,3}+[#*_>]{0,6}+[ \t]?+(?:step|Step|STEP)[ \t]?:?[ \t]?\d{1,4}+"
     r"(?=[ \t]?[:.)*_\-–—]|[ \t]*+(?:\n|\Z))",
@@ -34,6 +35,11 @@ def blank_line_cuts(text: str) -> Iterator[int]:
 def newline_cuts(text: str) -> Iterator[int]:
     """After every line that is not blank."""
     return (match.end() for match in _NEWLINES.finditer(text))
+
+
+def semicolon_cuts(text: str) -> Iterator[int]:
+    """After every semicolon and the space behind it."""
+    return (match.end() for match in _SEMICOLONS.finditer(text))
 
 
 def space_cuts(text: str) -> Iterator[int]:

@@ -102,6 +102,21 @@ class FormatSpec:
             return f"You may begin with {thought} Then {answer}"
         return answer[0].upper() + answer[1:]
 
+    def lay_out(self, thought: str | None, answer: str) -> str:
+        r"""A completion in the layout; None leaves the thought out, and so does a layout without one.
+
+        >>> FormatSpec(answer_style="boxed").lay_out("7+5=12", "12")
+        '<think>7+5=12</think>\\boxed{12}'
+        """
+        shown = {
+            "free": answer,
+            "boxed": f"\\boxed{{{answer}}}",
+            "tags": f"{self.answer_open}{answer}{self.answer_close}",
+        }[self.answer_style]
+        if thought is None or self.mode == "off":
+            return shown
+        return f"{self.think_open}{thought}{self.think_close}{shown}"
+
     def prefill_of(self, rendered_prompt: str) -> str:
         r"""The end of a rendered prompt that opens the thought, or "" when the prompt ends outside one.
 

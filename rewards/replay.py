@@ -25,9 +25,10 @@ from numpy.typing import NDArray
 
 from rewards.errors import ConfigError, DataError, EngineError
 from rewards.questions import question_hash
-from rewards.replay_draw import DrawRules, Row, Spread, choose, history_size
+from rewards.replay_draw import DrawRules, Row, Spread, are_held_out, choose, history_size
 from rewards.replay_evict import Eviction, kept_groups
 from rewards.replay_index import (
+    ShardIndex,
     find_shards,
     find_unfinished,
     index_shard,
@@ -55,6 +56,7 @@ __all__ = [
     "ReplayGroup",
     "ReplaySettings",
     "history_size",
+    "is_held_out",
     "question_hash",
     "rescore",
 ]
@@ -79,12 +81,16 @@ class ReplaySettings:
     per_question: int = 128
     """Completions of one question in a draw at most: twice the paper's group of 64, a new group and as much
     history."""
+    heldout_share: float = 0.0
+    """Of questions, chosen by their hash, that no draw holds: a refit is measured on them."""
 
     def __post_init__(self) -> None:
         if self.capacity is not None and self.capacity < 1:
             raise ConfigError(f"replay.capacity={self.capacity}: expected 1 or more groups, or null for all")
         if self.per_question < 1:
             raise ConfigError(f"replay.per_question={self.per_question}: expected 1 or more")
+        if not 0 <= self.heldout_share < 1:
+            raise ConfigError(f"replay.heldout_share={self.heldout_share}: expected a share in [0, 1)")
         for name, value, known in (
             ("eviction", self.eviction, get_args(Eviction)),
             ("spread", self.spread, get_args(Spread)),
@@ -119,6 +125,12 @@ class Draw:
     def history_share(self) -> float:
         """Of history in what was drawn; 0.0 for an empty draw."""
         return len(self.old) / max(1, len(self.new) + len(self.old))
+
+
+def is_held_out(prompt: str, settings: ReplaySettings) -> bool:
+    """Whether no draw of a buffer with these settings holds a completion of this question."""
+    hashes = np.array([question_hash(prompt)], dtype=np.uint64)
+    return bool(are_held_out(hashes, settings.heldout_share, settings.seed)[0])
 
 
 class ReplayBuffer:
@@ -194,9 +206,9 @@ class ReplayBuffer:
 
         Only completions the verifier has judged; in both parts half of them right and half wrong, as far as
         there are such; none twice (same question, same text up to spacing); of a question at most
-        `per_question`; never of an evaluation problem. Without history (the first round) all n are new; if
-        the newest round has too few, history shrinks with it and keeps its share. The same buffer gives the
-        same draw.
+        `per_question`; never of an evaluation problem or a held-out question. Without history (the first
+        round) all n are new; if the newest round has too few, history shrinks with it and keeps its share.
+        The same buffer gives the same draw.
 
         Raises:
             ConfigError: n is negative, or history_share not in [0, 1).
@@ -212,7 +224,7 @@ class ReplayBuffer:
             return Draw((), (), n)
         rules = DrawRules(self.settings.seed, self.settings.per_question, self.settings.spread)
         allowed = [
-            kept & ~np.isin(shard.questions, self._evaluation)
+            kept & ~np.isin(shard.questions, self._evaluation) & ~self._held_out(shard)
             for kept, shard in zip(self._kept, self._shards, strict=True)
         ]
         new, old = choose(self._shards, allowed, n, history_share, rules)
@@ -222,6 +234,13 @@ class ReplayBuffer:
         """Every group kept, by round, read as it is asked for."""
         for shard, kept in zip(self._shards, self._kept, strict=True):
             yield from groups_of(row for row in read_all(shard.path) if kept[row["group"]])
+
+    def held_out_groups(self) -> Iterator[ReplayGroup]:
+        """The groups kept that no draw holds, by round; of the shards only these are read."""
+        for shard, kept in zip(self._shards, self._kept, strict=True):
+            wanted = kept & self._held_out(shard)
+            rows = np.flatnonzero(wanted[shard.group_of_row]).tolist()
+            yield from groups_of(read_rows(shard.path, rows))
 
     def rewind(self, last_round: int | None) -> None:
         """Back to the state after a round (None: before the first): for a run resumed from a checkpoint.
@@ -296,6 +315,9 @@ class ReplayBuffer:
 
     def _decide(self) -> list[NDArray[np.bool_]]:
         return kept_groups(self._shards, self.settings.capacity, self.settings.eviction, self.settings.seed)
+
+    def _held_out(self, shard: ShardIndex) -> NDArray[np.bool_]:
+        return are_held_out(shard.questions, self.settings.heldout_share, self.settings.seed)
 
     def _read(self, rows: Sequence[Row]) -> Iterator[Drawn]:
         for place, members in groupby(rows, key=lambda row: row[0]):

@@ -24,6 +24,8 @@ Row = tuple[int, int]
 """(position of the shard among those given, row in it)."""
 
 _CHUNK = 1024
+_HELD_OUT = 0x68656C64
+"""Keeps these keys apart from those of draws."""
 _WEYL = 0x9E3779B97F4A7C15
 _MASK = 2**64 - 1
 
@@ -89,6 +91,14 @@ def choose(
     old = pools[1].take(n_old)
     new += pools[0].take(n - len(new) - len(old))
     return sorted(new), sorted(old)
+
+
+def are_held_out(questions: Uint64s, share: float, seed: int) -> NDArray[np.bool_]:
+    """Which questions are held out: about the share of all, always the same ones, by their hash and the seed.
+
+    questions: (n,) hashes, as `rewards.replay_records.question_hash` gives them.
+    """
+    return mix64(questions ^ stream_key(seed, _HELD_OUT)) < np.uint64(round(share * _MASK))
 
 
 def mix64(values: Uint64s) -> Uint64s:

@@ -28,6 +28,7 @@ from rewards.cuts import (
     block_line_cuts,
     list_item_cuts,
     newline_cuts,
+    semicolon_cuts,
     sentence_cuts,
     sentence_line_cuts,
     space_cuts,
@@ -40,7 +41,9 @@ LONG_PARAGRAPH = 600
 
 FindCuts = Callable[[str], Iterable[int]]
 Span = tuple[int, int]
-Strategy = Literal["auto", "blank_line", "newline", "step_heading", "numbered", "sentence", "length"]
+Strategy = Literal[
+    "auto", "blank_line", "newline", "semicolon", "step_heading", "numbered", "sentence", "length"
+]
 Region = Literal["thought", "answer", "text"]
 
 
@@ -141,6 +144,7 @@ STRATEGIES: Mapping[str, Sequence[FindCuts]] = {
     "auto": (blank_line_cuts, step_heading_cuts, list_item_cuts, sentence_line_cuts, block_line_cuts),
     "blank_line": (blank_line_cuts,),
     "newline": (newline_cuts,),
+    "semicolon": (semicolon_cuts,),
     "step_heading": (step_heading_cuts,),
     "numbered": (list_item_cuts,),
     "sentence": (blank_line_cuts, sentence_cuts),

@@ -1,11 +1,14 @@
 """Small scorers with intent, for the tests of what happens around scoring."""
 
+import json
 import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import cast
 
+from rewards.models.settings import ModelSettings
 from rewards.types import Part, Reason, Sample, Score, StepScore, Verdict
 
 
@@ -70,6 +73,17 @@ class Constant:
 
 
 @dataclass(frozen=True, slots=True)
+class LikesLength:
+    """Pays for a completion that ends with its gold, and too much for a long one."""
+
+    def score(self, samples: Sequence[Sample]) -> list[Score]:
+        return [
+            Score.scored(float(s.text.endswith(s.problem.gold)) + len(s.text) / 20, Reason.MODEL)
+            for s in samples
+        ]
+
+
+@dataclass(frozen=True, slots=True)
 class Careless:
     """Returns what no score can be: a note that is no text, and no score at all for every third."""
 
@@ -102,3 +116,14 @@ class Slow:
     def score(self, samples: Sequence[Sample]) -> list[Score]:
         time.sleep(self.seconds * len(samples))
         return GoldInText().score(samples)
+
+
+@dataclass(frozen=True, slots=True)
+class FolderGain:
+    """A reward model that is a number in its folder: what a completion that begins with "right" is worth."""
+
+    model: ModelSettings
+
+    def score(self, samples: Sequence[Sample]) -> list[Score]:
+        gain = json.loads((Path(self.model.path) / "gain.json").read_text())
+        return [Score.scored(gain * sample.text.startswith("right"), Reason.MODEL) for sample in samples]

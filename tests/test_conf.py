@@ -45,10 +45,13 @@ TRAIN_NEEDS = {
     ("data", "gsm8k"): ["coldstart.steps=0"],
     ("data", "math"): ["coldstart.steps=0"],
     ("data", "jsonl"): ["coldstart.steps=0", "data.path=problems.jsonl"],
+    ("iterate", "deepseekmath"): ["reward=orm"],
     **{("reward", name): needs for name, needs in REWARD_NEEDS.items()},
 }
 """What a choice of the training program cannot do without."""
-NO_GROUPS = (CONF, CONF / "hydra", CONF / "fit")
+SIZES = CONF / "iterate" / "sizes"
+"""Chosen by the names of another choice and of the model, never by hand."""
+NO_GROUPS = (CONF, CONF / "hydra", CONF / "fit", SIZES)
 CHOICES = [(path.parent.name, path.stem) for path in FILES if path.parent not in NO_GROUPS]
 REWARDS = [name for group, name in CHOICES if group == "reward"]
 
@@ -116,6 +119,17 @@ def test_every_key_has_a_comment_above(path: Path) -> None:
         if line == 0 or not lines[line - 1].lstrip().startswith("# ") or "@package" in lines[line - 1]
     ]
     assert bare == []
+
+
+@pytest.mark.parametrize("path", sorted(SIZES.glob("*.yaml")), ids=lambda path: path.stem)
+def test_sizes_are_of_a_loop_and_a_model_that_there_are(path: Path) -> None:
+    loop, _, model = path.stem.rpartition("_")
+    assert (CONF / "iterate" / f"{loop}.yaml").exists()
+    assert (CONF / "model" / f"{model}.yaml").exists()
+    chosen = TRAIN.load([f"iterate={loop}", f"model={model}", *TRAIN_NEEDS["iterate", loop]])
+    assert OmegaConf.create(to_yaml(chosen)).iterate == OmegaConf.merge(
+        OmegaConf.create(to_yaml(chosen)), OmegaConf.load(path)
+    ).iterate
 
 
 def test_no_setting_of_training_is_left_without_a_value() -> None:

@@ -1,12 +1,15 @@
-"""Two ranks, started by Accelerate over gloo, do what one process does."""
+"""Two ranks over gloo do what one process does."""
 
 import socket
+import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 from training_runs import Trainer, completions_of, computed, metrics_of, run_folders, summary_of
+
+from rewards.replay import ReplayBuffer, ReplaySettings
 
 
 @pytest.fixture
@@ -20,12 +23,17 @@ def free_port() -> int:
         return probe.getsockname()[1]
 
 
+def launch(trainer: Trainer, output: Path, *overrides: str) -> subprocess.CompletedProcess[str]:
+    """A run of two processes, whatever comes of it."""
+    # Not by `accelerate launch --cpu`: without MPI that starts one process, whatever number is asked for.
+    ranks = ["-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", str(free_port())]
+    entry = trainer.command(*overrides, output=output)[2:]  # without `python -m`
+    return trainer.call([sys.executable, *ranks, "--module", *entry])
+
+
 def run_on_two_ranks(trainer: Trainer, output: Path, *overrides: str) -> Path:
     """The directory of a run of two processes."""
-    launch = ["-m", "accelerate.commands.launch", "--cpu", "--num_processes", "2", "--num_machines", "1"]
-    launch += ["--main_process_port", str(free_port()), "--mixed_precision", "no"]
-    entry = trainer.command(*overrides, output=output)[1:]
-    done = trainer.call([sys.executable, *launch, "--dynamo_backend", "no", *entry])
+    done = launch(trainer, output, *overrides)
     assert done.returncode == 0, done.stdout + done.stderr
     (run,) = run_folders(output)
     return run
@@ -43,7 +51,16 @@ def test_two_ranks_take_the_steps_of_one(trainer: Trainer) -> None:
     one, two = (computed(run) for run in (alone, together))
     assert one[0].keys() == two[0].keys()
     assert one[0] == pytest.approx(two[0])  # the policy before any step, measured by halves
-    for name in ("loss", "grad_norm", "kl", "entropy", "reward", "num_tokens"):
+    for name in (
+        "loss",
+        "grad_norm",
+        "kl",
+        "entropy",
+        "reward",
+        "num_tokens",
+        "watch/gold",
+        "watch/correlation",
+    ):
         assert two[1][name] == pytest.approx(one[1][name], abs=1e-6, rel=1e-6), name
     assert summary_of(together)["steps"] == 3
 
@@ -71,3 +88,26 @@ def test_two_ranks_fit_one_value_model(trainer: Trainer) -> None:
         assert two[1][name] == pytest.approx(one[1][name], abs=1e-5, rel=1e-4), name
     assert two[2]["critic/value_mean"] == pytest.approx(one[2]["critic/value_mean"], abs=1e-4)
     assert two[2]["critic/value_mean"] != 0
+
+
+def test_two_ranks_fill_one_replay_buffer(trainer: Trainer) -> None:
+    options = ("reward=verifiable", "iterate=deepseekmath", "iterate.reward_model.refit=off", "steps=3")
+    options += ("iterate.steps=2", "iterate.reference.follow=ema", "iterate.reference.decay=0.5")
+    options += ("rollout.group_size=4", "rollout.prompts_per_step=4")
+    alone = trainer.finish(*options)
+    together = run_on_two_ranks(trainer, trainer.folder / "together", *options)
+    kept = [list(ReplayBuffer(run / "replay", ReplaySettings()).groups()) for run in (alone, together)]
+    assert [group.round for group in kept[1]] == [0] * 8 + [1] * 4
+    # Of the first step: later weights round apart. A sample's place in its group is the same on any rank.
+    first = [[([s.text for s in g.samples], g.labels, g.scores) for g in groups[:4]] for groups in kept]
+    assert first[0] == first[1]
+    assert [group.problem for group in kept[0]] == [group.problem for group in kept[1]]
+    one, two = (computed(run) for run in (alone, together))
+    assert two[3]["kl"] == pytest.approx(one[3]["kl"], abs=1e-6, rel=1e-3)
+    assert one[3]["kl"] > 0
+
+
+def test_a_reward_model_is_refitted_by_one_process(trainer: Trainer) -> None:
+    launched = launch(trainer, trainer.output, "reward=orm", "iterate=deepseekmath", "iterate.steps=2")
+    assert launched.returncode != 0
+    assert "a reward model is fitted in a run of one process" in launched.stdout + launched.stderr

@@ -186,6 +186,21 @@ def reward_model(settings: ModelSettings) -> RewardModel:
         return _loaded[settings]
 
 
+def release(settings: ModelSettings) -> None:
+    """Forgets a loaded model; its memory is freed once nobody holds it."""
+    with _loading:
+        _loaded.pop(settings, None)
+
+
+def convention_of(settings: ModelSettings) -> Convention:
+    """How the model of these settings is fed and read; nothing is loaded.
+
+    Raises:
+        ConfigError: neither a preset is named nor does the folder tell its own.
+    """
+    return _convention(settings)[0]
+
+
 _loading = threading.Lock()
 _loaded: dict[ModelSettings, RewardModel] = {}
 

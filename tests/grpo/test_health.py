@@ -44,6 +44,15 @@ def test_a_healthy_run_is_silent() -> None:
             {"verdict/total/abstained": 0.25},
             "25 % of the completions belong to problems that cannot",
         ),
+        (
+            {
+                "probe/honest/mean": 0.5,
+                "probe/echo/mean": 0.5,
+                "probe/empty/mean": 0.7,
+                "probe/box/mean": 0.4,
+            },
+            "pays as much for nothing at all and for the question given back as for right work (0.500)",
+        ),
         ({"groups/duplicates": 0.75}, "75 % of the completions repeat another"),
         ({"update/skipped": 1.0, "grad_norm": math.nan}, "an update was left out"),
     ],
@@ -70,10 +79,12 @@ def test_every_rule_is_tried_above() -> None:
         "verdict/accuracy/failed": 1.0,
         "verdict/total/abstained": 1.0,
         "groups/duplicates": 1.0,
+        "probe/honest/mean": 0.5,
+        "probe/empty/mean": 0.5,
         "update/skipped": 1.0,
         "grad_norm": math.inf,
     }
-    assert len(HealthWatch().notice(everything)) == len(RULES) == 8
+    assert len(HealthWatch().notice(everything)) == len(RULES) == 9
 
 
 def test_a_step_without_any_advantage_is_no_broken_gradient() -> None:

@@ -17,6 +17,7 @@ from grpo.summaries import (
     is_correct,
     summarise_advantages,
     summarise_duplicates,
+    summarise_kinds,
     summarise_lengths,
     summarise_scores,
     summarise_step,
@@ -64,9 +65,6 @@ def test_rewards_and_components() -> None:
     assert found["reward/format/mean"] == 1.0
     assert found["reward/format/std"] == 0.0
     assert found["frac_reward_zero_std"] == 0.5
-    assert found["groups/frac_mixed"] == 0.5
-    assert found["groups/frac_all_bad"] == 0.5
-    assert found["groups/frac_all_good"] == 0.0
     assert found["reason/accuracy/match_string"] == 0.25
     assert found["reason/accuracy/mismatch"] == 0.75
     assert found["verdict/total/scored"] == 1.0
@@ -83,7 +81,7 @@ def test_what_is_not_scored_is_no_zero() -> None:
     alone = summarise_scores([[score for score in group if score is not none]])
     assert found["reward"] == pytest.approx(2 / 3)
     assert found["reward_std"] == pytest.approx(math.sqrt(1 / 3))
-    for name in ("reward", "reward_std", "reward/accuracy/mean", "frac_reward_zero_std", "groups/frac_mixed"):
+    for name in ("reward", "reward_std", "reward/accuracy/mean", "frac_reward_zero_std"):
         assert found[name] == alone[name], name
     assert found["verdict/total/failed"] == 0.25
     assert found["verdict/accuracy/failed"] == 0.25
@@ -108,13 +106,17 @@ def test_verdicts_and_reasons_are_told_apart() -> None:
     assert found["reason/accuracy/no_gold"] == 0.25
 
 
-def test_a_group_without_rewards_has_no_signal_and_no_kind() -> None:
+def test_a_group_without_rewards_has_no_signal() -> None:
     unscored = _mixed(NO_GOLD, LAID_OUT)
     found = summarise_scores([[unscored, unscored], [_score(True, True), _score(True, True)]])
     assert found["frac_reward_zero_std"] == 1.0
-    assert found["groups/frac_all_good"] == 0.5
-    assert found["groups/frac_mixed"] == found["groups/frac_all_bad"] == 0.0
     assert found["reward_std"] == 0.0
+
+
+def test_kinds_of_groups_follow_the_verdicts() -> None:
+    found = summarise_kinds([[True, False], [False, None], [None, None], [True, True]])
+    assert found == {"groups/frac_mixed": 0.25, "groups/frac_all_good": 0.25, "groups/frac_all_bad": 0.25}
+    assert summarise_kinds([[None], []]) == {}
 
 
 def test_nothing_scored_leaves_means_out() -> None:
@@ -149,8 +151,6 @@ def test_correct_is_the_accuracy_component_alone() -> None:
     assert is_correct(_score(False, True)) is False
     assert is_correct(_mixed(NO_GOLD, LAID_OUT)) is None
     assert is_correct(LAID_OUT) is None
-    only_layout = Score(Verdict.SCORED, 1.0, Reason.FORMAT_OK, parts=(Part("format", 1.0, LAID_OUT),))
-    assert not any(name.startswith("groups/frac") for name in summarise_scores([[only_layout, only_layout]]))
 
 
 def test_lengths() -> None:
@@ -214,11 +214,13 @@ def test_rows_of_a_rollout() -> None:
     completion = Completion(Sample(PROBLEM, "a", truncated=True), ids, torch.zeros(2))
     group = RolloutGroup(PROBLEM, torch.tensor([1]), (completion, completion))
     right, wrong = _score(True, True), _score(False, True)
-    first, second = completion_rows([group], [[right, wrong]], [[0.5, -0.5]])[0]
-    assert first == CompletionRow(PROBLEM, "a", (5, 6), True, right, 0.5)
-    assert (second.score, second.advantage) == (wrong, -0.5)
+    first, second = completion_rows(
+        [group], [[right, wrong]], [[0.5, -0.5]], [[True, False]], [[None, True]]
+    )[0]
+    assert first == CompletionRow(PROBLEM, "a", (5, 6), True, right, 0.5, True, None)
+    assert (second.score, second.advantage, second.right, second.formatted) == (wrong, -0.5, False, True)
     with pytest.raises(ValueError, match="shorter"):
-        completion_rows([group], [[right]], [[0.5, -0.5]])
+        completion_rows([group], [[right]], [[0.5, -0.5]], [[True, True]], [[True, True]])
 
 
 def test_timing_names() -> None:
@@ -318,6 +320,8 @@ def test_completions_keep_everything(tmp_path: Path) -> None:
         "verdict": "scored",
         "reason": "combined",
         "advantage": 0.5,
+        "right": None,
+        "formatted": None,
         "length": 2,
         "truncated": False,
         "token_ids": [7, 8],

@@ -9,9 +9,9 @@ from rich.console import Console
 from transformers.utils import logging
 
 from grpo.config import TRAIN, TrainConfig
+from grpo.materials import Materials, gather_materials
+from grpo.models import save_policy
 from grpo.plan import limit_notes, show_plan
-from grpo.session import Materials, gather_materials
-from grpo.training import _save_model
 
 TINY = [
     "model.hidden_size=16",
@@ -55,9 +55,9 @@ def test_a_plan_shows_the_note_and_no_advantage(loaded: tuple[TrainConfig, Mater
 def test_a_saved_model_draws_no_bar(
     loaded: tuple[TrainConfig, Materials], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    config, materials = loaded
+    _, materials = loaded
     before = logging.is_progress_bar_enabled()
-    _save_model(config, materials, tmp_path / "model")
+    save_policy(materials.policy, materials.tokenizer, tmp_path / "model")
     assert capfd.readouterr().err == ""
     assert logging.is_progress_bar_enabled() == before
     assert (tmp_path / "model" / "model.safetensors").exists()

@@ -7,7 +7,8 @@ import pytest
 
 from grpo.config import TRAIN
 from grpo.loop import StepResult
-from grpo.session import gather_materials, make_accelerator, make_session
+from grpo.materials import gather_materials
+from grpo.session import make_accelerator, make_session
 from grpo.summaries import is_correct
 from rewards.replay import ReplayBuffer, ReplayGroup, ReplaySettings
 
@@ -44,7 +45,7 @@ def test_the_groups_of_real_steps_come_back_whole(
     monkeypatch.setenv("PLUMBLINE_CACHE", program_env["PLUMBLINE_CACHE"])
     config = TRAIN.load([*TINY, "reward=verifiable+format"])
     materials = gather_materials(config)
-    session = make_session(config, materials, make_accelerator(config))
+    session = make_session(config, materials, make_accelerator(config), tmp_path, print)
     rules = ReplaySettings(seed=config.seed)
     held_out = [prompt.problem.prompt for prompt in materials.heldout_prompts]
     buffer = ReplayBuffer(tmp_path, rules, evaluation=held_out)

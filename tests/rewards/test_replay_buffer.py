@@ -25,6 +25,7 @@ from rewards.replay import (
     ReplayGroup,
     ReplaySettings,
     history_size,
+    is_held_out,
     question_hash,
     rescore,
 )
@@ -549,3 +550,22 @@ def test_a_shard_that_is_broken_foreign_or_renamed_is_named(tmp_path: Path) -> N
     pq.write_table(pa.table({"a": [1]}), tmp_path / "round_000007.parquet")
     with pytest.raises(DataError, match=r"round_000007.*other columns"):
         ReplayBuffer(tmp_path, ReplaySettings())
+
+
+def test_held_out_questions_are_never_drawn_and_can_be_read(tmp_path: Path) -> None:
+    rules = ReplaySettings(seed=3, heldout_share=0.25)
+    rounds = [plain_round(number, 200) for number in range(3)]
+    buffer = filled(tmp_path, rounds, rules)
+    held_out = list(buffer.held_out_groups())
+    assert held_out == [g for groups in rounds for g in groups if is_held_out(g.problem.prompt, rules)]
+    assert 100 < len(held_out) < 200
+    questions = {group.problem.prompt for group in held_out}
+    drawn = buffer.draw(10_000)
+    assert drawn.history_share == pytest.approx(0.1, abs=0.01)
+    assert not questions & {one.sample.problem.prompt for one in (*drawn.new, *drawn.old)}
+    everything = ReplayBuffer(tmp_path, ReplaySettings(seed=3))
+    assert list(everything.held_out_groups()) == []
+    other = replace(rules, seed=4)
+    assert questions != {g.problem.prompt for g in ReplayBuffer(tmp_path, other).held_out_groups()}
+    with pytest.raises(ConfigError, match=r"heldout_share=1\.0"):
+        ReplaySettings(heldout_share=1.0)

@@ -246,3 +246,14 @@ def test_auto_on_real_outputs(name: str) -> None:
     assert 5 <= sorted(counts)[len(counts) // 2] <= 12
     # Solutions of one step are rare: nearly every output is laid out in some way.
     assert sum(count == 1 for count in counts) <= len(counts) * 0.03
+
+
+def test_semicolons_end_steps_where_asked() -> None:
+    text = "<think>7+5=12,c1; 3+4+1=8</think>82; done"
+    steps = split_steps(text, StepSettings(strategy="semicolon"))
+    assert [text[s.start : s.end] for s in steps] == [
+        "<think>7+5=12,c1; ",
+        "3+4+1=8</think>",
+        "82; done",
+    ]
+    assert len(split_steps(text)) == 2
