@@ -18,7 +18,13 @@ from torch import Tensor
 
 from grpo.advantage import Advantages
 from grpo.batch import pad_rows
-from grpo.credit import CreditForm, CreditSettings, advantage_length_correlation, process_advantages
+from grpo.credit import (
+    CreditForm,
+    CreditSettings,
+    StepBaseline,
+    advantage_length_correlation,
+    process_advantages,
+)
 from grpo.offsets import Decode, steps_to_token_ends, token_char_ends
 from grpo.types import Completion, RolloutGroup
 from grpo.update import TrainRow
@@ -151,6 +157,11 @@ def _first_bad(values: Sequence[float]) -> int | None:
     return next((j for j, value in enumerate(values) if value < 0.5), None)
 
 
-def credit_plan(source: str, form: CreditForm | None) -> CreditPlan:
-    """The plan of that source: outcome, process or both; form is one of grpo.credit, None for outcome."""
-    return CreditPlan(source != "process", None if form is None else CreditSettings(form=form))
+def credit_plan(source: str, form: CreditForm | None, baseline: StepBaseline | None) -> CreditPlan:
+    """The plan of that source: outcome, process or both.
+
+    form and baseline are of grpo.credit, None for outcome.
+    """
+    if form is None or baseline is None:
+        return CreditPlan(True, None)
+    return CreditPlan(source != "process", CreditSettings(form=form, baseline=baseline))

@@ -52,7 +52,7 @@ class ColdstartConfig:
 
 @dataclass
 class DataConfig:
-    """The problems. max_operand and slip_rate belong to dataset=arithmetic."""
+    """The problems. max_operand, terms and slip_rate belong to dataset=arithmetic."""
 
     dataset: str = option("arithmetic", "gsm8k", "math", "jsonl")
     path: str | None = option()
@@ -60,6 +60,7 @@ class DataConfig:
     train_size: int | None = option(at_least=1)
     eval_size: int = option(at_least=1)
     max_operand: int | None = option(at_least=1)
+    terms: int | None = option(at_least=2, at_most=8)
     slip_rate: float | None = option(at_least=0, at_most=1)
     strict: bool = option()
     max_invalid_share: float = option(at_least=0, at_most=1)
@@ -72,6 +73,7 @@ class CreditConfig:
 
     source: str = option("outcome", "process", "both")
     form: str | None = option("sum", "mean", "min", "difference")
+    baseline: str | None = option("pool", "position")
 
 
 @dataclass
@@ -233,7 +235,7 @@ def _model_problems(model: ModelConfig) -> Iterator[str]:
 
 def data_problems(data: DataConfig) -> Iterator[str]:
     """One line for every setting under `data` that its dataset lacks or cannot use."""
-    own = {"max_operand": data.max_operand, "slip_rate": data.slip_rate}
+    own = {"max_operand": data.max_operand, "terms": data.terms, "slip_rate": data.slip_rate}
     if data.dataset == "arithmetic":
         for key, value in {"path": data.path, "eval_path": data.eval_path}.items():
             if value is not None:
@@ -258,10 +260,7 @@ def _run_problems(config: TrainConfig) -> Iterator[str]:
             f"coldstart.steps={config.coldstart.steps}: data={config.data.dataset} has no worked thoughts to "
             "learn the layout from; use model=hub, or set coldstart.steps=0"
         )
-    if config.credit.source == "outcome" and config.credit.form is not None:
-        yield f"credit.form={config.credit.form}: credit=outcome credits no steps; set credit.form=null"
-    if config.credit.source != "outcome" and config.credit.form is None:
-        yield f"credit.form=null: credit={config.credit.source} needs one of sum, mean, min, difference"
+    yield from _credit_problems(config.credit)
     valued = config.algorithm.baseline == VALUE
     if valued and config.credit.source != "outcome":
         yield (
@@ -283,6 +282,23 @@ def _run_problems(config: TrainConfig) -> Iterator[str]:
         yield (
             f"rollout.prompts_per_step={rollout.prompts_per_step}: expected at most "
             f"data.train_size={train_size}, a step holds no problem twice"
+        )
+
+
+def _credit_problems(credit: CreditConfig) -> Iterator[str]:
+    own = {
+        "form": (credit.form, "sum, mean, min, difference"),
+        "baseline": (credit.baseline, "pool, position"),
+    }
+    for key, (value, choices) in own.items():
+        if credit.source == "outcome" and value is not None:
+            yield f"credit.{key}={value}: credit=outcome credits no steps; set credit.{key}=null"
+        if credit.source != "outcome" and value is None:
+            yield f"credit.{key}=null: credit={credit.source} needs one of {choices}"
+    if credit.form == "min" and credit.baseline == "position":
+        yield (
+            "credit.baseline=position: credit.form=min compares the minima of whole completions; set "
+            "credit.baseline=pool"
         )
 
 

@@ -18,18 +18,21 @@ from torch import Tensor
 from rewards.errors import ConfigError
 
 CreditForm = Literal["sum", "mean", "min", "difference"]
+StepBaseline = Literal["pool", "position"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreditSettings:
     """How step rewards become token advantages.
 
-    form: one of `FORMS`. eps is added to the standard deviation. A pool whose values differ by at most
-    tolerance * max(1, |mean|) carries no signal: its advantages are exactly 0. min_temperature: of the soft
-    minimum of form `min`, in units of the step reward; 0 is the hard minimum.
+    form: one of `FORMS`. baseline: one of `BASELINES`, what a step reward is compared with; form `min` has
+    its own. eps is added to the standard deviation. A pool whose values differ by at most tolerance *
+    max(1, |mean|) carries no signal: its advantages are exactly 0. min_temperature: of the soft minimum of
+    form `min`, in units of the step reward; 0 is the hard minimum.
     """
 
     form: CreditForm = "sum"
+    baseline: StepBaseline = "pool"
     eps: float = 1e-4
     tolerance: float = 1e-6
     min_temperature: float = 0.1
@@ -37,6 +40,12 @@ class CreditSettings:
     def __post_init__(self) -> None:
         if self.form not in FORMS:
             raise ConfigError(f"form={self.form!r}: expected one of {', '.join(FORMS)}")
+        if self.baseline not in BASELINES:
+            raise ConfigError(f"baseline={self.baseline!r}: expected one of {', '.join(BASELINES)}")
+        if self.form == "min" and self.baseline != "pool":
+            raise ConfigError(
+                f"baseline={self.baseline!r}: form='min' compares the minima of whole outputs; use 'pool'"
+            )
         bounds = {"eps": self.eps, "tolerance": self.tolerance, "min_temperature": self.min_temperature}
         for name, value in bounds.items():
             if not (isfinite(value) and value >= 0):
@@ -133,18 +142,43 @@ def _spread(increments: Tensor, ends: Sequence[int], length: int) -> Tensor:
     return credit.flip(0).cumsum(0).flip(0).float()
 
 
-def _scale(pool: Tensor, settings: CreditSettings) -> tuple[Tensor, Tensor]:
-    """Mean and 1 / (unbiased std + eps) of a pool (N,); the factor is exactly 0 for a pool without signal."""
-    mean = pool.mean()
-    if pool.max() - pool.min() <= settings.tolerance * max(1.0, abs(float(mean))):
-        return mean, torch.zeros_like(mean)
-    return mean, 1.0 / (pool.std(unbiased=True) + settings.eps)
+def _factor(pool: Tensor, level: Tensor, settings: CreditSettings) -> Tensor:
+    """1 / (unbiased std + eps) of a pool (N,) of values around level; exactly 0 for one without signal."""
+    if pool.max() - pool.min() <= settings.tolerance * max(1.0, abs(float(level))):
+        return torch.zeros_like(level)
+    return 1.0 / (pool.std(unbiased=True) + settings.eps)
 
 
 def _normalised(rewards: list[Tensor], settings: CreditSettings) -> list[Tensor]:
-    """r~ = (r - mean R) / (std R + eps), R being all step rewards of the group (DeepSeekMath 4.1.3)."""
-    mean, factor = _scale(torch.cat(rewards), settings)
-    return [(values - mean) * factor for values in rewards]
+    """r~ = (r - b) / (s + eps): b by the baseline, s the unbiased std of all r - b of the group."""
+    centred = BASELINES[settings.baseline](rewards)
+    factor = _factor(torch.cat(centred), torch.cat(rewards).mean(), settings)
+    return [values * factor for values in centred]
+
+
+def _over_pool(rewards: list[Tensor]) -> list[Tensor]:
+    """Against the mean of all step rewards of the group (DeepSeekMath 4.1.3).
+
+    Advantages add up to 0 over the group at the first token only: a step that is harder than the average is
+    charged however it is taken, and so are the tokens before it.
+    """
+    mean = torch.cat(rewards).mean()
+    return [values - mean for values in rewards]
+
+
+def _over_position(rewards: list[Tensor]) -> list[Tensor]:
+    """The j-th step against the mean of the j-th steps of the outputs that have one.
+
+    With equal numbers of steps the sum form is then the reward to go against its mean over the group at the
+    same step: a baseline by time step, which biases no gradient and leaves hard steps uncharged. A step
+    further than any other output went is compared with itself alone, and earns 0.
+    """
+    longest = max(len(values) for values in rewards)
+    rows = torch.full((len(rewards), longest), float("nan"), dtype=torch.float64)
+    for row, values in zip(rows, rewards, strict=True):
+        row[: len(values)] = values
+    means = rows.nanmean(dim=0)
+    return [values - means[: len(values)] for values in rewards]
 
 
 def _sum_increments(rewards: list[Tensor], settings: CreditSettings) -> list[Tensor]:
@@ -171,7 +205,8 @@ def _min_increments(rewards: list[Tensor], settings: CreditSettings) -> list[Ten
     """
     weights = [_min_weights(values, settings.min_temperature) for values in rewards]
     minima = torch.stack([weight @ values for weight, values in zip(weights, rewards, strict=True)])
-    mean, factor = _scale(minima, settings)
+    mean = minima.mean()
+    factor = _factor(minima, mean, settings)
     return [weight * (values - mean) * factor for weight, values in zip(weights, rewards, strict=True)]
 
 
@@ -192,6 +227,11 @@ def _difference_increments(rewards: list[Tensor], settings: CreditSettings) -> l
     return [torch.cat([values[:-1] - values[1:], values[-1:]]) for values in _normalised(rewards, settings)]
 
 
+BASELINES: Mapping[StepBaseline, Callable[[list[Tensor]], list[Tensor]]] = {
+    "pool": _over_pool,
+    "position": _over_position,
+}
+"""Step rewards of the outputs that have steps -> the same less what each is compared with."""
 FORMS: Mapping[CreditForm, Callable[[list[Tensor], CreditSettings], list[Tensor]]] = {
     "sum": _sum_increments,
     "mean": _mean_increments,

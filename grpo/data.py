@@ -186,6 +186,7 @@ def _arithmetic(data: DataConfig, seed: int, cache: Path) -> RunData:
         "dataset": "arithmetic",
         "seed": seed,
         "arithmetic.max_operand": data.max_operand,
+        "arithmetic.terms": data.terms,
         "arithmetic.slip_rate": data.slip_rate,
         "arithmetic.train_size": data.train_size,
         "arithmetic.eval_size": data.eval_size,

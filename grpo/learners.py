@@ -14,7 +14,7 @@ from grpo.advantage import advantage_settings
 from grpo.advantager import Advantager, GroupAdvantager, GroupSettings
 from grpo.assign import credit_plan
 from grpo.config import TrainConfig
-from grpo.credit import CreditForm
+from grpo.credit import CreditForm, StepBaseline
 from grpo.critic import Critic, CriticSettings
 from grpo.loss import loss_settings
 from grpo.offsets import Decode
@@ -133,7 +133,11 @@ def _reference(config: TrainConfig, policy: Policy) -> Reference | None:
 def _group_settings(config: TrainConfig) -> GroupSettings:
     return GroupSettings(
         advantage_settings(config.algorithm),
-        credit_plan(config.credit.source, cast(CreditForm | None, config.credit.form)),
+        credit_plan(
+            config.credit.source,
+            cast(CreditForm | None, config.credit.form),
+            cast(StepBaseline | None, config.credit.baseline),
+        ),
         {name: part.weight for name, part in config.reward.components.items()},
         mask_truncated=config.algorithm.mask_truncated,
     )

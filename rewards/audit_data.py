@@ -49,6 +49,7 @@ def _prepare(dataset: str, data: Mapping[str, Any], output: Path) -> None:
     settings: dict[str, object] = {"dataset": dataset, "output": output}
     if dataset == "arithmetic":
         settings["arithmetic.max_operand"] = data["max_operand"]
+        settings["arithmetic.terms"] = data["terms"]
     elif data.get("path") is not None:
         settings["source"] = data["path"]
     command = [

@@ -228,6 +228,36 @@ def test_the_sum_form_is_unbounded_as_documented() -> None:
     assert repeated > 3 * plain
 
 
+def test_position_baseline_worked_by_hand() -> None:
+    # Means by position: 1.6 / 3, 1.1 / 2, .2. Centred: .36667 .25 0, .06667 and -.43333 -.25: their squares
+    # add up to .4516667, over 5 degrees of freedom.
+    plan = CreditSettings(baseline="position")
+    rows = process_advantages(WORKED_VALUES, WORKED_ENDS, WORKED_LENGTHS, plan)
+    scale = (0.4516666667 / 5) ** 0.5 + 1e-4
+    expected = [
+        [0.6166667] * 2 + [0.25] * 2 + [0.0] * 3,
+        [0.0666667] * 3 + [0.0],
+        [-0.6833333] * 3 + [-0.25] * 2,
+    ]
+    for row, numbers in zip(rows, expected, strict=True):
+        assert row.tolist() == pytest.approx([number / scale for number in numbers], abs=1e-5)
+
+
+def test_position_baseline_charges_no_step_for_being_hard() -> None:
+    values = [[1.0, 0.0, 0.0], [1.0, 0.0, 0.0], [1.0, 1.0, 0.0]]
+    # The last step is wrong in every output: against the pool all are charged, against each other none is.
+    assert all(row[2] < -0.1 for row in credit("sum", values))
+    rows = torch.tensor(credit("sum", values, baseline="position"))
+    assert rows[:, 2].tolist() == [0.0, 0.0, 0.0]
+    assert rows.sum(dim=0).tolist() == pytest.approx([0.0] * 3, abs=1e-6)
+    assert rows[2, 0] == rows[2, 1] > 0 > rows[0, 0]
+
+
+def test_position_baseline_pays_nothing_for_steps_no_other_output_took() -> None:
+    rows = credit("sum", [[1.0, 0.0, *[1.0] * 50], [1.0, 1.0], [0.0, 0.0]], baseline="position")
+    assert rows[0][2:] == [0.0] * 50
+
+
 def test_steps_without_a_token_pay_no_token() -> None:
     rows = process_advantages([[1.0, 0.0], [0.5]], [[-1, 1], [0]], [2, 1], CreditSettings())
     assert rows[0].tolist() == pytest.approx([-0.5 / (0.5 + 1e-4)] * 2, abs=1e-6)
@@ -251,7 +281,15 @@ def test_inconsistent_input_is_refused(
 
 
 @pytest.mark.parametrize(
-    "changes", [{"form": "last"}, {"eps": -1.0}, {"tolerance": float("nan")}, {"min_temperature": -0.1}]
+    "changes",
+    [
+        {"form": "last"},
+        {"baseline": "step"},
+        {"baseline": "position", "form": "min"},
+        {"eps": -1.0},
+        {"tolerance": float("nan")},
+        {"min_temperature": -0.1},
+    ],
 )
 def test_bad_settings_are_refused_by_name(changes: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=f"{next(iter(changes))}="):

@@ -27,6 +27,7 @@ def jsonl_settings(path: Path) -> DataConfig:
         train_size=None,
         eval_size=8,
         max_operand=None,
+        terms=None,
         slip_rate=None,
         strict=False,
         max_invalid_share=0.05,

@@ -27,6 +27,14 @@ def refusal(*overrides: str) -> list[str]:
             "credit.source=process: with algorithm.baseline=value",
             "set credit=outcome",
         ),
+        (["credit.form=sum"], "credit.form=sum: credit=outcome credits no steps", "set credit.form=null"),
+        (["credit.baseline=pool"], "credit.baseline=pool: credit=outcome credits no steps", "null"),
+        (["credit=both", "credit.baseline=null"], "credit.baseline=null: credit=both needs one of", "pool"),
+        (
+            ["credit=process", "credit.form=min", "credit.baseline=position"],
+            "credit.baseline=position: credit.form=min compares the minima",
+            "set credit.baseline=pool",
+        ),
         (["algorithm.value.gamma=1"], "algorithm.value.gamma=1: algorithm.value is null here", "no settings"),
         (["rollout.prompts_per_step=0"], "rollout.prompts_per_step=0: expected", ">= 1"),
         (
@@ -54,12 +62,15 @@ def refusal(*overrides: str) -> list[str]:
         ([*HUB, "model.layers=3"], "model.layers=3: a hub model has its own shape", "leave it out"),
         (["data.path=x"], "data.path=x: sums are made on the spot", "use data=jsonl"),
         (["data.max_operand=null"], "data.max_operand=null: expected a number", ""),
+        (["data.terms=null"], "data.terms=null: expected a number", ""),
+        (["data.terms=9"], "data.terms=9: expected a finite number", "<= 8"),
         (["data.train_size=null"], "data.train_size=null: expected a number", ""),
         (
             ["data=gsm8k", "coldstart.steps=400"],
             "coldstart.steps=400: data=gsm8k has no worked thoughts",
             "use model=hub",
         ),
+        ([*HUB, "data=gsm8k", "data.terms=3"], "data.terms=3: only data=arithmetic has it", "null"),
         (
             [*HUB, "data=gsm8k", "data.slip_rate=0.1"],
             "data.slip_rate=0.1: only data=arithmetic has it",
