@@ -39,7 +39,7 @@ of a process reward model cost completions."""
 REFIT_TAKEN = "refit/accepted"
 """The metric of a step with a refit: 1 where the new reward model pays from now on, else 0."""
 
-Fit = Callable[[str, Sequence[Example], Sequence[Example], Path], None]
+Fit = Callable[[str, Sequence[Example], Sequence[Example], Path], object]
 """(the reward model to go on from, training and held-out examples, the folder to write)."""
 
 
