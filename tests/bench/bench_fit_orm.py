@@ -8,6 +8,10 @@ questions of that kind in the test part: there alone can a pick be better than a
 longest and the shortest solution, the most and the fewest lines, and that of the model which is best over the
 training questions (the four solutions of a question come from four models). Intervals are bootstrapped over
 questions. An interrupted run goes on by the same command.
+
+With `--train 120 --test 120` (478 solutions, 30 steps, 7 minutes of processor time) nothing is learnt: AUC
+within questions 0.494 [0.423, 0.565], best of 4 0.425 [0.333, 0.517], against 0.502 of any one, 0.500 of the
+longest, 0.514 of the most lines, 0.817 of always taking the best model's. Larger runs have not been made.
 """
 
 from __future__ import annotations
