@@ -1,6 +1,6 @@
 """An outcome reward model from SmolLM2-135M on the GSM8K model solutions, against plain baselines.
 
-    nice -n 5 python tests/bench/bench_fit_orm.py --folder RUN [--train 512] [--test 219] [--epochs 1]
+    PYTHONPATH=tests nice -n 5 python tests/bench/bench_fit_orm.py --folder RUN [--train 512] [--test 219] [--epochs 1]
 
 Questions are split by hash: 30 % are the test, 10 % of the others choose nothing but the calibration. Trained
 is on questions with right and wrong solutions (pointwise, balanced within the question), tested on all
@@ -101,7 +101,7 @@ def main() -> None:
         head_learning_rate=1e-3,
         epochs=given.epochs,
         batch_size=16,
-        micro_batch=4,
+        micro_batch=16,
         warmup=0.1,
         max_length=LENGTH,
         precision="bf16",
