@@ -25,7 +25,7 @@ from rewards.config import RewardConfig
 from rewards.labelled import Example
 from rewards.models.engine import release
 from rewards.protocols.discrimination import auc_within
-from rewards.replay import Draw, ReplayBuffer, ReplayGroup, history_size
+from rewards.replay import ReplayBuffer, ReplayGroup, history_size
 from rewards.scorer import Scorer
 from rewards.types import Sample
 
@@ -39,7 +39,7 @@ of a process reward model cost completions."""
 REFIT_TAKEN = "refit/accepted"
 """The metric of a step with a refit: 1 where the new reward model pays from now on, else 0."""
 
-Fit = Callable[[str, Sequence[Example], Sequence[Example], Path], None]
+Fit = Callable[[str, Sequence[Example], Sequence[Example], Path], object]
 """(the reward model to go on from, training and held-out examples, the folder to write)."""
 
 
@@ -164,33 +164,42 @@ class RewardTrainer:
     def _refit(self, buffer: ReplayBuffer, number: int, held_out: HeldOut, before: Sight) -> dict[str, float]:
         n_new, share = self.settings.examples, self.settings.history_share
         drawn = buffer.draw(n_new + history_size(n_new, share), share)
-        train = self._examples(drawn, number)
+        judged = [Judged(one.sample, one.label) for one in (*drawn.new, *drawn.old)]
+        if len({one.right for one in judged}) < 2:
+            self.say(f"round {number}: no refit: its {len(judged)} completions are not right and wrong ones")
+            return {}
+        target = self._train(judged, held_out, number)
+        metrics = self._take_or_leave(target, number, held_out, before)
+        metrics |= {"refit/examples": float(len(judged)), "replay/history_share": drawn.history_share}
+        return metrics
+
+    def _train(self, judged: Sequence[Judged], held_out: HeldOut, number: int) -> Path:
+        """The folder of a reward model that goes on from the one that pays now."""
         target = self.folder / f"round_{number:06d}"
         shutil.rmtree(target, ignore_errors=True)
         target.parent.mkdir(exist_ok=True)
         base = str(self._node(self.reward_now)["model"]["path"])
-        few = held_out.judged(max(1, n_new // _HELD_OUT_FEWER))
-        self.fit(base, train, self.labeller.label(few, f"heldout/{number}"), target)
-        new_reward = with_weights(self.reward, self.part.name, target)
-        new, old = self._scorer(new_reward), self._scorer(self.reward_now)
+        few = held_out.judged(max(1, self.settings.examples // _HELD_OUT_FEWER))
+        examples = self.labeller.label(judged, f"round/{number}")
+        self.fit(base, examples, self.labeller.label(few, f"heldout/{number}"), target)
+        return target
+
+    def _take_or_leave(self, target: Path, number: int, held_out: HeldOut, before: Sight) -> dict[str, float]:
+        """Lets the model in the folder pay from now on, or removes it."""
+        reward = with_weights(self.reward, self.part.name, target)
+        new, old = self._scorer(reward), self._scorer(self.reward_now)
         after = see(new, held_out)
-        accepted = holds(before, after, self.settings.tolerance)
+        taken = holds(before, after, self.settings.tolerance)
         metrics = _told({"auc_new_after": after.new, "auc_old_after": after.old})
         metrics |= drift(values_of(old, self.probes), values_of(new, self.probes))
-        metrics |= {REFIT_TAKEN: float(accepted), "refit/examples": float(len(train))}
-        metrics["replay/history_share"] = drawn.history_share
-        self._tell(number, before, after, accepted)
-        release(build(self._node(self.reward_now if accepted else new_reward)["model"]))
-        if accepted:
+        self._tell(number, before, after, taken)
+        release(build(self._node(self.reward_now if taken else reward)["model"]))
+        if taken:
             self.weights, self.seen = target.name, after.new
             self.collector.scorer = build_scorer(self.reward_now)
         else:
             shutil.rmtree(target)
-        return metrics
-
-    def _examples(self, drawn: Draw, number: int) -> list[Example]:
-        judged = [Judged(one.sample, one.label) for one in (*drawn.new, *drawn.old)]
-        return self.labeller.label(judged, f"round/{number}")
+        return metrics | {REFIT_TAKEN: float(taken)}
 
     def _tell(self, number: int, before: Sight, after: Sight, accepted: bool) -> None:
         done = "taken" if accepted else "refused, the old reward model stays"

@@ -80,9 +80,8 @@ def fit(
         base, data_hash(train), data_hash(heldout), len({question_hash(e.question) for e in train})
     )
     key = fit_key(folder, convention, (facts.train_hash, facts.heldout_hash), settings)
-    work = output.parent / f".{output.name}.fit-{key}"
+    work = output.parent / f"{_work_prefix(output)}{key}"
     if output.exists():
-        shutil.rmtree(work, ignore_errors=True)
         return _finished(output, key)
     done = _train(folder, convention, train, settings, work / "checkpoints")
     if done.trained.writes:
@@ -91,7 +90,7 @@ def fit(
         report = _report(key, facts, done, _measure(saved, heldout, settings))
         write_report(saved, replace(report, seconds=round(time.monotonic() - started, 1)))
         saved.rename(output)
-        shutil.rmtree(work)
+        _clear_up(output)
     if torch.distributed.is_initialized():
         processes: Any = torch.distributed
         processes.barrier()
@@ -246,7 +245,20 @@ def _finished(output: Path, key: str) -> FitReport:
         raise ConfigError(
             f"output={output}: is there, from other data, settings or base; give another name or remove it"
         )
+    _clear_up(output)
     return report
+
+
+def _work_prefix(output: Path) -> str:
+    """How the folders begin that fits of this output work in."""
+    return f".{output.name}.fit-"
+
+
+def _clear_up(output: Path) -> None:
+    """Removes what fits of this output have left, also those of settings that were given up."""
+    for left in output.parent.iterdir():
+        if left.name.startswith(_work_prefix(output)):
+            shutil.rmtree(left, ignore_errors=True)
 
 
 def _in_words(left_out: Mapping[str, int]) -> str:

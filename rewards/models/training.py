@@ -82,11 +82,11 @@ def run_trainer(
         history: list[Mapping[str, Any]] = trainer.state.log_history
         steps, writes = int(trainer.state.global_step), bool(trainer.is_world_process_zero())
     losses = tuple((int(entry["step"]), float(entry["loss"])) for entry in history if "loss" in entry)
-    if not all(math.isfinite(loss) for _, loss in losses):
-        raise EngineError(
-            f"the loss is not finite ({losses[-1][1]} at step {losses[-1][0]}): lower learning_rate, or use "
-            "precision=fp32"
-        )
+    for step, loss in losses:
+        if not math.isfinite(loss):
+            raise EngineError(
+                f"the loss is {loss} at step {step}: lower learning_rate, or use precision=fp32"
+            )
     return Trained(steps, losses, writes)
 
 

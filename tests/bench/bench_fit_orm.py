@@ -1,6 +1,6 @@
 """An outcome reward model from SmolLM2-135M on the GSM8K model solutions, against plain baselines.
 
-    nice -n 5 python tests/bench/bench_fit_orm.py --folder RUN [--train 512] [--test 219] [--epochs 1]
+    PYTHONPATH=tests nice -n 5 python tests/bench/bench_fit_orm.py --folder RUN [--train 512] [--test 219] [--epochs 1]
 
 Questions are split by hash: 30 % are the test, 10 % of the others choose nothing but the calibration. Trained
 is on questions with right and wrong solutions (pointwise, balanced within the question), tested on all
@@ -8,6 +8,10 @@ questions of that kind in the test part: there alone can a pick be better than a
 longest and the shortest solution, the most and the fewest lines, and that of the model which is best over the
 training questions (the four solutions of a question come from four models). Intervals are bootstrapped over
 questions. An interrupted run goes on by the same command.
+
+With `--train 120 --test 120` (478 solutions, 30 steps, 7 minutes of processor time) nothing is learnt: AUC
+within questions 0.494 [0.423, 0.565], best of 4 0.425 [0.333, 0.517], against 0.502 of any one, 0.500 of the
+longest, 0.514 of the most lines, 0.817 of always taking the best model's. Larger runs have not been made.
 """
 
 from __future__ import annotations
@@ -97,7 +101,7 @@ def main() -> None:
         head_learning_rate=1e-3,
         epochs=given.epochs,
         batch_size=16,
-        micro_batch=4,
+        micro_batch=16,
         warmup=0.1,
         max_length=LENGTH,
         precision="bf16",

@@ -1,12 +1,16 @@
 """A process reward model from SmolLM2-135M on the PRM800K part, by ProcessBench against plain baselines.
 
-    nice -n 5 python tests/bench/bench_fit_prm.py --folder RUN [--bench 400] [--epochs 1] [--train 93]
+    PYTHONPATH=tests nice -n 5 python tests/bench/bench_fit_prm.py --folder RUN [--bench 400] [--epochs 1] [--train 93]
 
 Trained is on OpenR's multi-step rows; questions that ProcessBench asks are removed, and about a seventh of
 the others is held out by hash. On these the threshold is chosen, for the model and for every baseline alike,
 and kept for ProcessBench, whose definition of F1 is used (2412.06559). The baselines give a step a value
 without reading it: its length, its place, a random number; always right and always wrong give none at all.
 Intervals are bootstrapped over problems. An interrupted run goes on by the same command.
+
+With `--train 40 --bench 70` (120 solutions, 15 steps, 6 minutes of processor time, 8 held-out solutions) next
+to nothing is learnt: F1 9.8 [0.0, 23.2] on GSM8K and 4.1 [0.0, 13.2] on MATH, against 4.6 and 6.0 of the
+longest step, 0.0 and 8.0 of a random one, 0 of always right or always wrong. Larger runs have not been made.
 """
 
 from __future__ import annotations

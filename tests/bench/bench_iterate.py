@@ -8,6 +8,23 @@ gold accuracy over the steps, the reward model's AUC within questions on each ro
 its refit (what paid that round) and after, and on completions of earlier rounds likewise. All rows have one
 cold start, the same problems and as many completions a step. Runs go to a folder of their own, which is named
 at the end and kept.
+
+Measured with device=cpu steps=100 eval.every=20 seeds=0, one seed only (about 1.5 CPU minutes a run). Gold
+accuracy at steps 0, 20, 40, 60, 80, 100, and the AUC of what paid the fifth round, on that round:
+
+    verifiable                    0.42 0.64 0.71 0.75 0.77 0.77
+    static_orm                    0.42 0.62 0.63 0.60 0.59 0.57   0.62
+    iterated_orm                  0.42 0.62 0.63 0.63 0.60 0.59   0.63
+    iterated_orm_without_history  0.42 0.62 0.63 0.57 0.55 0.51   0.61
+    static_prm                    0.42 0.64 0.67 0.65 0.62 0.59   0.51
+    iterated_prm                  0.42 0.64 0.65 0.70 0.71 0.71   0.70
+
+On completions of earlier rounds the refits after rounds 2 to 5, taken or not, had an AUC of 0.84 0.78 0.74
+0.77 with a tenth of history and 0.88 0.75 0.69 0.63 without; 3 of 5 refits were taken with it, 2 of 5 without.
+What differs from the paper: refits of the outcome model slow the decay and do not end it. It loses sight of
+the policy (from 0.81 on the first round to 0.63) faster than a round of some hundred different texts brings
+it back. Likely a part of it, not taken apart: groups of right answers only are paid its noise, scaled to unit
+deviation. Steps with the verifier's own pay beside them do learn on.
 """
 
 import json

@@ -14,7 +14,7 @@ import time
 from itertools import pairwise
 from pathlib import Path
 
-from shared_cases import SHARED
+from real_outputs import SHARED
 
 from rewards.blocks import BlockKind, find_blocks
 from rewards.steps import STRATEGIES, StepSettings, split_steps

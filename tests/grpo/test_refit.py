@@ -158,6 +158,15 @@ def test_it_trains_on_verified_labels_of_the_round_and_a_tenth_of_history(
     assert sum(example.label for example in examples) in (33, 34), "as many right as wrong"
 
 
+def test_there_is_no_refit_without_right_and_wrong_completions(world: Callable[..., World]) -> None:
+    run = world(start=1.0)
+    run.buffer.add([replace(group, labels=(True,) * 4) for group in groups(0)])
+    run.buffer.finish_round()
+    assert REFIT_TAKEN not in run.trainer.end_round(run.buffer, 0, asked=False)
+    assert run.fit.train == []
+    assert "no refit: its 67 completions" in run.said[0]
+
+
 def test_when_it_is_due(world: Callable[..., World]) -> None:
     run = world(1.0, refit="off", start=1.0)
     assert REFIT_TAKEN not in run.round(0)
