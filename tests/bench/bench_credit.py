@@ -1,13 +1,23 @@
-"""Does process credit learn the embedded task in fewer steps than outcome credit? Three seeds, as shipped.
+"""Does process credit learn the embedded task in fewer steps than outcome credit? Three seeds, made sparse.
 
-    python tests/bench/bench_credit.py            # nine runs, a few minutes each on two idle cores
-    python tests/bench/bench_credit.py seeds=0 steps=40 data.eval_size=64 folder=somewhere
+    python tests/bench/bench_credit.py            # three cold starts and nine short runs
+    python tests/bench/bench_credit.py seeds=0 steps=20 data.eval_size=64 folder=somewhere
 
-All credits are paid the same reward, verifiable+format+arithmetic_steps; only who gets the advantage
-differs. Prints, for every credit and seed, the first step at which held-out accuracy (pass@1 at the sampling
-temperature, measured every 10 steps) reaches 0.8, and accuracy at some steps. Other arguments are overrides
-of every run. Runs go to `folder`, by default one of their own that is named at the end; one that is given
-again is gone on with.
+Every run is paid the same, verifiable+format: the equations are judged and have weight 0, so that what they
+say reaches the policy through credit alone. The task is the embedded one where credit could matter:
+
+- Sums of four digits and a teacher who forgets 19 carries of 20: several slips a completion, so that few
+  groups hold a right answer while most hold a right equation. With two digits the only slip is in the last
+  equation, and process and outcome credit pay the same tokens.
+- 8 prompts a step. With 32 either gradient is known well and the learning rate alone sets the pace.
+- A gradient bound out of reach. Advantages summed over steps are some four times larger, so that the shipped
+  bound of 1 cuts the process credit's gradients at nearly every step and the outcome's at few. Adam does not
+  undo that: gradients that were all cut to one norm cannot grow while the policy learns.
+
+Prints, for every credit and seed, the first step at which held-out accuracy (pass@1 at the sampling
+temperature, measured every 5 steps) reaches 0.3, about three times the start, and accuracy at some steps.
+Other arguments are overrides of every run. Runs go to `folder`, by default one of their own that is named at
+the end; one that is given again is gone on with.
 """
 
 import subprocess
@@ -24,8 +34,18 @@ from rich.table import Table
 from grpo.metrics import read_metrics
 
 CREDITS = ("outcome", "process", "both")
-REWARD = "verifiable+format+arithmetic_steps"
-EVERY, REACHED = 10, 0.8
+TASK = (
+    "data.max_operand=9999",
+    "data.slip_rate=0.95",
+    "reward=verifiable+format+arithmetic_steps",
+    "reward.components.arithmetic_steps.weight=0",
+    "rollout.prompts_per_step=8",
+    "steps=40",
+    "optim.schedule=constant",
+    "optim.max_grad_norm=100",
+)
+"""What all runs share; why is said above."""
+EVERY, REACHED = 5, 0.3
 ACCURACY = "eval/heldout/accuracy"
 
 
@@ -45,7 +65,7 @@ class Curve:
 def run(folder: Path, credit: str, seed: int, overrides: Sequence[str]) -> Curve:
     output = folder / f"{credit}-{seed}"
     if not list(output.glob("*/summary.json")):
-        settings = [f"credit={credit}", f"seed={seed}", f"reward={REWARD}", f"eval.every={EVERY}"]
+        settings = [*TASK, f"credit={credit}", f"seed={seed}", f"eval.every={EVERY}"]
         command = [sys.executable, "-m", "grpo.train", *settings, f"output_dir={output}", "log.completions=0"]
         subprocess.run([*command, *overrides], check=True)
     (finished,) = output.glob("*/summary.json")
