@@ -127,9 +127,10 @@ def test_sizes_are_of_a_loop_and_a_model_that_there_are(path: Path) -> None:
     assert (CONF / "iterate" / f"{loop}.yaml").exists()
     assert (CONF / "model" / f"{model}.yaml").exists()
     chosen = TRAIN.load([f"iterate={loop}", f"model={model}", *TRAIN_NEEDS["iterate", loop]])
-    assert OmegaConf.create(to_yaml(chosen)).iterate == OmegaConf.merge(
-        OmegaConf.create(to_yaml(chosen)), OmegaConf.load(path)
-    ).iterate
+    assert (
+        OmegaConf.create(to_yaml(chosen)).iterate
+        == OmegaConf.merge(OmegaConf.create(to_yaml(chosen)), OmegaConf.load(path)).iterate
+    )
 
 
 def test_no_setting_of_training_is_left_without_a_value() -> None:

@@ -1,6 +1,6 @@
 """An outcome reward model from SmolLM2-135M on the GSM8K model solutions, against plain baselines.
 
-    PYTHONPATH=tests nice -n 5 python tests/bench/bench_fit_orm.py --folder RUN [--train 512] [--test 219] [--epochs 1]
+    PYTHONPATH=tests python tests/bench/bench_fit_orm.py --folder RUN [--train 512] [--test 219] [--epochs 1]
 
 Questions are split by hash: 30 % are the test, 10 % of the others choose nothing but the calibration. Trained
 is on questions with right and wrong solutions (pointwise, balanced within the question), tested on all

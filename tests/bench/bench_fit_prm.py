@@ -1,6 +1,6 @@
 """A process reward model from SmolLM2-135M on the PRM800K part, by ProcessBench against plain baselines.
 
-    PYTHONPATH=tests nice -n 5 python tests/bench/bench_fit_prm.py --folder RUN [--bench 400] [--epochs 1] [--train 93]
+    PYTHONPATH=tests python tests/bench/bench_fit_prm.py --folder RUN [--bench 400] [--train 93] [--epochs 1]
 
 Trained is on OpenR's multi-step rows; questions that ProcessBench asks are removed, and about a seventh of
 the others is held out by hash. On these the threshold is chosen, for the model and for every baseline alike,

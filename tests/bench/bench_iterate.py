@@ -20,7 +20,7 @@ accuracy at steps 0, 20, 40, 60, 80, 100, and the AUC of what paid the fifth rou
     iterated_prm                  0.42 0.64 0.65 0.70 0.71 0.71   0.70
 
 On completions of earlier rounds the refits after rounds 2 to 5, taken or not, had an AUC of 0.84 0.78 0.74
-0.77 with a tenth of history and 0.88 0.75 0.69 0.63 without; 3 of 5 refits were taken with it, 2 of 5 without.
+0.77 with a tenth of history and 0.88 0.75 0.69 0.63 without; 3 of 5 were taken with it, 2 of 5 without.
 What differs from the paper: refits of the outcome model slow the decay and do not end it. It loses sight of
 the policy (from 0.81 on the first round to 0.63) faster than a round of some hundred different texts brings
 it back. Likely a part of it, not taken apart: groups of right answers only are paid its noise, scaled to unit
