@@ -12,10 +12,10 @@ from functools import lru_cache
 from pathlib import Path
 
 from grpo.config import DataConfig
-from grpo.prepared import PREPARED_FILE, Setting, ensure_prepared
 from rewards.errors import ConfigError, DataError
 from rewards.golds import GoldFault, find_gold_faults
 from rewards.io import read_problems
+from rewards.prepared import PREPARED_FILE, Setting, ensure_prepared
 from rewards.types import Problem
 
 SHOWN_FAULTS = 10
@@ -50,7 +50,7 @@ def load_run_data(data: DataConfig, seed: int, cache: Path) -> RunData:
     Args:
         data: the settings; a part of a larger set (train_size, eval_size) is drawn by the seed.
         seed: of the draw; for arithmetic also of the sums.
-        cache: see `grpo.prepared.cache_folder`.
+        cache: see `rewards.prepared.cache_folder`.
 
     Raises:
         DataError: a file cannot be read or its golds cannot be relied on; nothing is left to train on.

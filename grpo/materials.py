@@ -13,13 +13,13 @@ from grpo.data import ProblemOrder, RunData, load_run_data
 from grpo.evaluation import Judges
 from grpo.models import load_policy
 from grpo.policy import Policy
-from grpo.prepared import cache_folder
 from grpo.prompt import EncodedPrompt, encode_prompts
 from grpo.rollout.saved import check_rollouts
 from rewards.build import build, build_scorer
 from rewards.config import RewardConfig
 from rewards.errors import DataError
 from rewards.format import FormatSpec
+from rewards.prepared import cache_folder
 from rewards.scorer import Scorer
 from rewards.types import Problem
 from rewards.verifiers.accuracy import AccuracyVerifier

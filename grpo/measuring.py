@@ -25,7 +25,6 @@ from grpo.evaluate_config import EvaluateConfig
 from grpo.evaluation import Judges
 from grpo.measures import Answers, Intervals, Judged, measures, sample_counts
 from grpo.models import load_policy
-from grpo.prepared import cache_folder
 from grpo.prompt import EncodedPrompt, encode_prompts
 from grpo.results import SampleRow, print_measures, write_results
 from grpo.rollout.local import LocalEngine, Sampling
@@ -37,6 +36,7 @@ from rewards.compare import visible
 from rewards.errors import ConfigError, DataError
 from rewards.format import FormatSpec
 from rewards.intervals import Interval
+from rewards.prepared import cache_folder
 from rewards.scorer import Scorer
 from rewards.types import Part, Problem, Score
 from rewards.verifiers.accuracy import AccuracyVerifier

@@ -22,7 +22,6 @@ from grpo.labelling import Labeller, OutcomeLabeller, StepLabeller
 from grpo.learned import LearnedPart, learned_parts, with_weights
 from grpo.materials import Materials
 from grpo.own_reward import OwnReward, own_convention
-from grpo.prepared import cache_folder
 from grpo.probes import make_probes
 from grpo.reference import Follow, Following, FrozenReference, Reference
 from grpo.refit import FOLDER as REWARD_MODELS
@@ -35,6 +34,7 @@ from rewards.models.conventions import Convention
 from rewards.models.engine import convention_of
 from rewards.models.fit_settings import FitPrecision, FitSettings, LossSettings
 from rewards.models.fitting import fit
+from rewards.prepared import cache_folder
 from rewards.replay import ReplayBuffer, ReplaySettings, is_held_out
 from rewards.replay_draw import Spread
 from rewards.replay_evict import Eviction

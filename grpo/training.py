@@ -17,12 +17,12 @@ from grpo.models import save_policy
 from grpo.outer import with_own_reward
 from grpo.pages import keep_freed_memory
 from grpo.plan import limit_notes, show_plan
-from grpo.prepared import cache_folder
 from grpo.rollout.local import pad_id
 from grpo.run import Run
 from grpo.rundir import RunDir, RunRecord, RunSummary, open_job, open_run
 from grpo.session import make_accelerator, make_session
 from grpo.sweep import report_job
+from rewards.prepared import cache_folder
 
 
 def train(config: TrainConfig, *, job: bool = False) -> RunSummary | None:

@@ -5,27 +5,11 @@ from pathlib import Path
 
 import pytest
 from tiny_reward_models import tiny_folder
-from training_runs import Trainer, metrics_of, run_folders
+from training_runs import ROUNDS, Trainer, metrics_of, run_folders
 
 from rewards.replay import ReplayBuffer, ReplaySettings
 
 REFUSED = 2
-ROUNDS = (
-    "iterate=deepseekmath",
-    "iterate.steps=2",
-    "rollout.group_size=8",
-    "rollout.prompts_per_step=8",
-    "iterate.reward_model.heldout_share=0.3",
-    "iterate.reward_model.tolerance=1",  # every refit is taken: what it brings is not the question here
-    "iterate.reward_model.examples=64",
-    "iterate.reward_model.completions=2",
-    "iterate.reward_model.batch_size=16",
-    "iterate.reward_model.probes=2",
-    "iterate.reward_model.first.problems=48",
-    "iterate.reward_model.first.samples=4",
-    "log.completions=0",
-    "eval.every=0",
-)
 
 
 @pytest.fixture

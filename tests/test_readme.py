@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 import yaml
 from tiny_reward_models import tiny_folder
-from training_runs import SECONDS
+from training_runs import ROUNDS, SECONDS, TINY
 
 from grpo.names import METRICS
 
@@ -33,6 +33,8 @@ HUB_SMALL = (
     " device=cpu steps=1 optim.warmup_steps=0 dry_run=true data.eval_size=2 data.max_prompt_tokens=2000"
     " rollout.prompts_per_step=4"
 )
+ITERATED = f" {' '.join((*TINY, *ROUNDS))} steps=2"
+"""A reward model can be fitted only to a policy that is right now and then."""
 
 
 @dataclass(frozen=True)
@@ -68,9 +70,13 @@ SHRUNK = (
         STAND_INS | {"problems.jsonl": "few_problems.jsonl"},
     ),
     Shrunk("python -m rewards.fit", " device=cpu", STAND_INS),
-    # Two ranks: no accelerator is assumed.
+    # No accelerator is assumed; without one accelerate starts one process, torch's launcher two.
     Shrunk("accelerate launch", SMALL, {"launch": "launch --cpu --num_machines 1 --main_process_port 0"}),
+    Shrunk("torchrun", SMALL),
+    Shrunk("python -m grpo.train reward=orm iterate", ITERATED),
+    Shrunk("python -m grpo.train reward=verifiable+prm", ITERATED),
     Shrunk("python -m grpo.train", SMALL),
+    Shrunk("python -m grpo.report", replace={"RUN": '"$(ls -d outputs/run-* | head -n 1)"'}),
     # The first run that the commands before have left.
     Shrunk(
         "python -m grpo.evaluate",

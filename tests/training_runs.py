@@ -42,6 +42,23 @@ TINY = (
     "eval.samples=2",
 )
 """A policy that keeps the format and adds right every second time: most groups have something to learn."""
+ROUNDS = (
+    "iterate=deepseekmath",
+    "iterate.steps=2",
+    "rollout.group_size=8",
+    "rollout.prompts_per_step=8",
+    "iterate.reward_model.heldout_share=0.3",
+    "iterate.reward_model.tolerance=1",  # every refit is taken: what it brings is not the question here
+    "iterate.reward_model.examples=64",
+    "iterate.reward_model.completions=2",
+    "iterate.reward_model.batch_size=16",
+    "iterate.reward_model.probes=2",
+    "iterate.reward_model.first.problems=48",
+    "iterate.reward_model.first.samples=4",
+    "log.completions=0",
+    "eval.every=0",
+)
+"""Algorithm 1 in rounds of two steps; every refit is taken."""
 
 
 class Trainer:

@@ -41,12 +41,12 @@ from rich.table import Table
 from data_prep.transformers_completer import GenerationSettings, TransformersCompleter
 from grpo.coldstart import ColdStartSettings, cold_start, demonstrate
 from grpo.config import TRAIN, TrainConfig, cold_start_hash
-from grpo.prepared import cache_folder
 from grpo.rollout.local import pad_id
 from grpo.session import gather_materials
 from rewards.completer import Request
 from rewards.format import FormatSpec
 from rewards.models.settings import ModelSettings
+from rewards.prepared import cache_folder
 from rewards.protocols.discrimination import auc
 from rewards.step_estimates import Method, Repair, StepLabelSettings
 from rewards.step_labels import LabelledSolution, Solution, label_steps

@@ -9,9 +9,9 @@ import pytest
 
 from grpo.config import TRAIN
 from grpo.data import load_run_data
-from grpo.prepared import CACHE_VARIABLE, Setting, cache_folder, ensure_prepared
 from rewards.errors import DataError
 from rewards.io import read_problems
+from rewards.prepared import CACHE_VARIABLE, Setting, cache_folder, ensure_prepared
 
 SUMS: dict[str, Setting] = {
     "dataset": "arithmetic",
