@@ -38,6 +38,8 @@ FALL_SIGMAS, RISE_SIGMAS, BLIND_SIGMAS = 4.0, 2.0, 3.0
 """Standard errors that a difference of window means must exceed; the best window is chosen among many."""
 QUIET_WINDOWS = 4
 """Windows that pass before an alarm that goes on is raised again."""
+GOLD_FALL = 0.05
+"""Smallest fall of the gold, from its best window, that counts while the reward rises."""
 CHANCE, KNEW = 0.5, 0.7
 """The AUC of a reward that knows nothing, and the least of one that can go blind."""
 
@@ -47,7 +49,6 @@ class AlarmSettings:
     """window: steps of a mean. The thresholds: see conf/train.yaml, node `watch`."""
 
     window: int
-    gold_fall: float
     length_ratio: float
     silent_share: float
 
@@ -127,7 +128,7 @@ def _gap(history: Sequence[Line], settings: AlarmSettings) -> str | None:
     if found is None:
         return None
     (best_gold, gold), (best_proxy, proxy) = found.means(GOLD), found.means(PROXY)
-    fell = best_gold - gold > max(settings.gold_fall, FALL_SIGMAS * found.error(GOLD))
+    fell = best_gold - gold > max(GOLD_FALL, FALL_SIGMAS * found.error(GOLD))
     rose = proxy - best_proxy > RISE_SIGMAS * found.error(PROXY)
     if not (fell and rose):
         return None

@@ -121,7 +121,7 @@ def make_watch(
         pad: id of the padding token.
     """
     watch = config.watch
-    settings = AlarmSettings(watch.window, watch.gold_fall, watch.length_ratio, watch.silent_share)
+    settings = AlarmSettings(watch.window, watch.length_ratio, watch.silent_share)
     rows = config.optim.micro_batch_rows
     drift = None if start is None else Drift(start, watch.kl_rows, rows, pad, accelerator)
     return Watch(settings, drift, probes)

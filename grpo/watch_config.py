@@ -13,7 +13,6 @@ class WatchConfig:
     """How a run watches what it is paid for."""
 
     window: int = option(at_least=2)
-    gold_fall: float = option(at_least=0, at_most=1)
     length_ratio: float = option(above=1)
     silent_share: float = option(at_least=0, at_most=1)
     kl_rows: int = option(at_least=0)

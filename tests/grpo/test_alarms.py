@@ -20,7 +20,7 @@ from grpo.alarms import (
 )
 from grpo.probes import HONEST, SHORTCUT, probe_metric
 
-SETTINGS = AlarmSettings(window=10, gold_fall=0.05, length_ratio=1.5, silent_share=0.8)
+SETTINGS = AlarmSettings(window=10, length_ratio=1.5, silent_share=0.8)
 Curve = Callable[[int], float]
 
 

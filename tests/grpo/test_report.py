@@ -17,7 +17,7 @@ from grpo.summaries import CompletionRow
 from rewards.errors import ConfigError
 from rewards.types import Part, Problem, Reason, Score, Verdict
 
-CONFIG = "watch:\n  window: 5\n  gold_fall: 0.05\n  length_ratio: 1.5\n  silent_share: 0.8\n"
+CONFIG = "watch:\n  window: 5\n  length_ratio: 1.5\n  silent_share: 0.8\n"
 HOSTILE = '<script>alert("gold")</script><img src=x onerror=alert(1)>\x1b[31m\ud800'
 MANIFEST = {
     "created": "2026-01-01T00:00:00",

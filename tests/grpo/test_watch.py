@@ -21,7 +21,7 @@ from grpo.watch import Watch, measure_rows, stop_message
 from rewards.composite import Component, Composite
 from rewards.types import Reason, Score
 
-SETTINGS = AlarmSettings(window=3, gold_fall=0.05, length_ratio=1.5, silent_share=0.8)
+SETTINGS = AlarmSettings(window=3, length_ratio=1.5, silent_share=0.8)
 
 
 def row(
