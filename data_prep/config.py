@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, get_args
 
 from rewards.errors import ConfigError
+from rewards.labelled import SETS
 from rewards.options import MISSING, option
 from rewards.step_estimates import Method, Repair
 from rewards.steps import STRATEGIES
@@ -13,11 +14,9 @@ from rewards.types import ANSWER_TYPES
 
 PROBLEM_SETS = ("gsm8k", "math", "jsonl")
 """Rows become problems."""
-LABELLED_SETS = ("gsm8k_solutions", "prm800k", "math_shepherd", "processbench", "preference")
-"""Rows become labelled completions."""
 STEP_LABELS = "step_labels"
 """Problems or completions become labelled steps, by completions of a model."""
-DATASETS = ("arithmetic", *PROBLEM_SETS, *LABELLED_SETS, STEP_LABELS)
+DATASETS = ("arithmetic", *PROBLEM_SETS, *SETS, STEP_LABELS)
 WITHOUT_HUB = ("jsonl", "gsm8k_solutions", "prm800k", "preference", STEP_LABELS)
 """Sets without a place of their own on the hub, or with several."""
 

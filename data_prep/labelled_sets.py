@@ -19,7 +19,7 @@ HUBS: Mapping[str, str] = {"math_shepherd": "peiyi9979/Math-Shepherd", "processb
 
 
 def reader_of(dataset: str, options: LabelledConfig) -> Reader:
-    """The reader of a set, one of `data_prep.config.LABELLED_SETS`."""
+    """The reader of a set, one of `rewards.labelled.SETS`."""
     readers: Mapping[str, Reader] = {
         "gsm8k_solutions": read_gsm8k_solutions,
         "prm800k": partial(read_prm800k, alternatives=options.alternatives),

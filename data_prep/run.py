@@ -70,6 +70,8 @@ def run(config: DataPrepConfig, console: Console) -> None:
         return
     if output.is_dir():
         raise ConfigError(f"output={output}: is a folder; dataset={config.dataset} writes one file")
+    if not output.name.endswith((".jsonl", ".jsonl.gz")):
+        raise ConfigError(f"output={output}: expected a name that ends in .jsonl or .jsonl.gz")
     if config.dataset in PROBLEM_SETS:
         _write_prepared(config, output, console)
     elif config.dataset == STEP_LABELS:

@@ -37,8 +37,11 @@ def main(config: FitConfig) -> None:
     """The program."""
     speaks = os.environ.get("RANK", "0") == "0"  # of the processes of a distributed run, the first
     console = Console(stderr=True, quiet=not speaks)
+    fitted = Path(config.output).exists()  # only a finished fit of the same settings may be there
     try:
         show(run(config, progress=console.is_terminal and speaks), config, console)
+        if fitted:
+            console.print(Text(f"{config.output} was fitted already, from the same data and settings"))
     except KeyboardInterrupt as stop:
         goes_on = "" if config.checkpoint_every is None else "; the same command goes on"
         console.print(Text(f"interrupted{goes_on}"))
@@ -60,7 +63,7 @@ def run(config: FitConfig, *, progress: bool) -> FitReport:
     from rewards.models.fitting import fit
     from rewards.models.loading import local_folder
 
-    convention = config.convention_of(local_folder(config.base))
+    convention = config.convention_of(local_folder(config.base, setting="base"))
     settings = config.settings(progress=progress)
     return fit(config.base, convention, train, heldout, settings, Path(config.output))
 
@@ -74,6 +77,11 @@ def show(report: FitReport, config: FitConfig, console: Console) -> None:
         f"{config.output}: {report.head} head, {report.examples} examples of {report.questions} questions"
         f"{left_out}; {report.steps} steps{course}, {report.seconds:.0f} s"
     ]
+    if report.heldout == 0:
+        lines.append(
+            "nothing held out: no figures, no calibration; more questions, a larger heldout_share or "
+            "heldout=FILE would give some"
+        )
     if report.calibration is not None:
         told = report.calibration
         lines.append(f"calibration: sigmoid({told.scale:.4g} x + {told.shift:.4g})")

@@ -7,10 +7,11 @@ from pathlib import Path
 
 from rewards.config import Program
 from rewards.errors import ConfigError
+from rewards.labelled import SETS
 from rewards.models.conventions import CONVENTION_FILE, Convention, read_convention
 from rewards.models.fit_settings import FitSettings, LoraSettings, LossSettings
 from rewards.models.presets import preset
-from rewards.options import option
+from rewards.options import option, suggest
 
 _DEFAULTS = {"orm": "sequence-classifier", "prm": "trl-prm"}
 _KINDS = {"orm": "outcome", "prm": "process"}
@@ -126,6 +127,11 @@ class FitConfig:
 def check(config: FitConfig) -> None:
     """Raises ConfigError for settings that cannot be kept together; loads nothing."""
     config.settings(progress=False)
+    if not config.names_file() and config.data not in SETS:
+        raise ConfigError(
+            f"data={config.data}: no such file; expected a .jsonl, .jsonl.gz or .parquet file of labelled "
+            f"completions, or one of {', '.join(SETS)}{suggest(config.data, SETS)}"
+        )
     if config.names_file() and config.source is not None:
         raise ConfigError(f"source={config.source}: is for the name of a set; data={config.data} is a file")
     if config.convention is not None or not Path(config.base).exists():

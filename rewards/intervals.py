@@ -94,12 +94,13 @@ def wilson_interval(share: float, problems: int, *, level: float = 0.95) -> tupl
 def share_interval(
     values: Sequence[float], *, level: float = 0.95, resamples: int = 2000, seed: int = 0
 ) -> Interval:
-    """As `bootstrap_interval`, for values in [0, 1]; where all are equal, Wilson's interval of their share.
+    """As `bootstrap_interval`, for values in [0, 1]; where all are 0 or all are 1, Wilson's interval.
 
-    Resampling equal values would give an interval of width 0, as if 0 of 8 right settled the matter.
+    Resampling would give an interval of width 0 there, as if 0 of 8 right settled the matter. Equal values
+    between are no answers of yes or no, of which Wilson's interval speaks.
     """
     found = bootstrap_interval(values, level=level, resamples=resamples, seed=seed)
-    if min(values) < max(values):
+    if min(values) < max(values) or values[0] not in (0.0, 1.0):
         return found
     low, high = wilson_interval(values[0], len(values), level=level)
     return replace(found, low=low, high=high)

@@ -7,13 +7,14 @@ MAX_LINE_BYTES is reported, not loaded.
 
 from __future__ import annotations
 
+import errno
 import gzip
 import importlib
 import os
 import sys
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -131,13 +132,15 @@ def write_records(path: str | os.PathLike[str], records: Iterable[Mapping[str, A
     """Writes records as jsonl (gzipped when the name ends in .gz) and returns how many.
 
     The file appears whole or not at all: it is written beside its place and renamed.
+
+    Raises:
+        DataError: it cannot be written there.
     """
     target = Path(path)
-    target.parent.mkdir(parents=True, exist_ok=True)
     beside = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     count = 0
     try:
-        with beside.open("wb") as handle:
+        with _open_to_write(beside, target) as handle:
             # mtime=0 and no name: equal records give equal bytes.
             lines = gzip.GzipFile("", "wb", fileobj=handle, mtime=0) if target.suffix == ".gz" else handle
             for record in records:
@@ -147,8 +150,22 @@ def write_records(path: str | os.PathLike[str], records: Iterable[Mapping[str, A
                 lines.close()
         beside.replace(target)
     finally:
-        beside.unlink(missing_ok=True)
+        with suppress(OSError):  # what could not be opened is not there
+            beside.unlink()
     return count
+
+
+def _open_to_write(beside: Path, target: Path) -> IO[bytes]:
+    """Opens what will become the target, which must not be a folder."""
+    try:
+        if target.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        target.parent.mkdir(parents=True, exist_ok=True)
+        return beside.open("wb")
+    except OSError as err:
+        raise DataError(
+            f"{target}: cannot be written ({err.strerror or err}): give a file in a folder of yours"
+        ) from err
 
 
 def _open_bytes(path: str) -> AbstractContextManager[IO[bytes]]:

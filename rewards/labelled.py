@@ -6,7 +6,8 @@ Data preparation writes these files, `rewards.fit` and `rewards.evaluate` read t
     {"kind": "preference", "question", "chosen", "rejected", "margin", "subset", "source", "id", "meta"}
     {"kind": "process", "question", "steps", "labels", "source", "id", "meta"}
 
-margin, subset, source, id and meta (an object of strings) may be left out. Knows no data set, model or loss.
+margin, subset, source, id and meta (an object of strings) may be left out. Knows names of data
+sets and nothing more of them.
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ from typing import Any, Literal, cast
 from rewards.errors import DataError
 from rewards.io import iter_jsonl, write_records
 from rewards.records import id_field, meta_field, text_field
+
+SETS = ("gsm8k_solutions", "prm800k", "math_shepherd", "processbench", "preference")
+"""The public sets that data preparation brings into this layout, by name."""
 
 NEUTRAL: Literal["neutral"] = "neutral"
 """The label of a step neither right nor wrong (PRM800K's 0); whoever trains decides what it counts as."""

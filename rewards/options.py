@@ -118,4 +118,6 @@ def in_words(hint: Any) -> str:
         return "null"
     if get_origin(hint) in (Union, types.UnionType):
         return " or ".join(map(in_words, get_args(hint)))
+    if get_origin(hint) is list:
+        return "a list in brackets, [a,b]"
     return hint.__name__ if inspect.isclass(hint) else str(hint)

@@ -92,7 +92,8 @@ def step_errors(rows: Sequence[Solution], settings: Measuring) -> Findings:
         if label is not None
     ]
     right = np.array([label for _, label in flat], np.bool_)
-    said.append(f"{len(flat):,} labelled steps of {len(judged):,} solutions, {int((~right).sum()):,} wrong")
+    solutions = sum(any(mark is not None for mark in marks) for marks in labels)
+    said.append(f"{len(flat):,} labelled steps of {solutions:,} solutions, {int((~right).sum()):,} wrong")
     said.append(f"threshold {settings.threshold:g}")
     curve = roc(np.array([value for value, _ in flat]), right)
     lines = (Line("chance", DIAGONAL, guide=True), Line("steps", curve))
@@ -113,7 +114,7 @@ def _judged(rows: Sequence[Solution], unread: str) -> tuple[list[Solution], list
         said.append(f"left out: {len(rows) - len(kept):,} of {len(rows):,} solutions without values")
     cut = sum(None in row.values for row in kept)
     if cut:
-        said.append(f"{cut:,} solutions have steps without a value: these {unread}")
+        said.append(f"{cut:,} solutions have steps without a value: those steps {unread}")
     return kept, said
 
 

@@ -32,17 +32,17 @@ _SCALED_LOGITS = ("final_logit_softcapping", "logit_scale", "logits_scaling", "l
 _LOADERS: Mapping[str, Any] = {"backbone": AutoModel, "causal": AutoModelForCausalLM}
 
 
-def local_folder(path: str) -> Path:
+def local_folder(path: str, setting: str = "model.path") -> Path:
     """The folder of a model: the path itself, or the hub's files, downloaded once.
 
     Raises:
-        ConfigError: when there is neither.
+        ConfigError: when there is neither, naming the setting.
     """
     folder = Path(path)
     if (folder / "config.json").exists():
         return folder
     if folder.exists():
-        raise ConfigError(f"model.path={path}: no config.json in it; expected a saved transformers model")
+        raise ConfigError(f"{setting}={path}: no config.json in it; expected a saved transformers model")
     hub: Any = huggingface_hub
     try:
         found = Path(hub.snapshot_download(path, allow_patterns=[*_TEXT_FILES, "*.safetensors"]))
@@ -50,7 +50,7 @@ def local_folder(path: str) -> Path:
             found = Path(hub.snapshot_download(path, allow_patterns=[*_TEXT_FILES, "*.bin"]))
     except (OSError, ValueError) as error:
         raise ConfigError(
-            f"model.path={path}: neither a folder here nor to be had from the hub ({_first_line(error)})"
+            f"{setting}={path}: neither a folder here nor to be had from the hub ({_first_line(error)})"
         ) from error
     return found
 

@@ -40,7 +40,10 @@ _ALGEBRA = ("rewards.verifiers.equivalence.algebra",)
 _NOTE = 200  # characters of an answer that a score keeps
 _REMEMBERED = 25_000  # decisions of a generation
 _MEMORABLE = 500  # characters of an answer, so that the memory of them stays small
-_ASKS_PERCENT = re.compile(r"(?i)\b(?:what|how\s+many|as\s+an?|in)\s+percent")
+_ASKS_PERCENT = re.compile(
+    r"(?i)\b(?:what(?:\s+(?:is|was|are|were|will\s+be))?(?:\s+the)?|which|how\s+many|as\s+an?|in"
+    r"|(?:find|calculate|determine|compute|nearest)(?:\s+the)?)\s+percent"
+)
 _OFFERS = re.compile(r"(?i)\b(?:or|either)\b")
 _COMPLETIONS_FAULT = frozenset({Reason.TIMEOUT, Reason.MEMORY, Reason.TOO_LARGE})
 

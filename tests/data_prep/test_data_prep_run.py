@@ -177,4 +177,6 @@ def test_an_output_of_the_wrong_kind_is_refused(tmp_path: Path) -> None:
     source = write_rows(tmp_path / "rows.jsonl", GSM8K)
     with pytest.raises(ConfigError, match="is a folder"):
         run_in_process("dataset=gsm8k", f"source={source}", f"output={tmp_path}")
+    with pytest.raises(ConfigError, match=r"expected a name that ends in \.jsonl"):
+        run_in_process("dataset=gsm8k", f"source={source}", f"output={tmp_path / 'x.parquet'}")
     assert (tmp_path / "file").read_text() == "mine"

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from shared_cases import shared
 
-from data_prep.config import LABELLED_SETS, LabelledConfig
+from data_prep.config import LabelledConfig
 from data_prep.drops import Drop, DropReason, count_drops
 from data_prep.examples import Converted, Reader, convert, evaluation_questions
 from data_prep.labelled_sets import count_labels, reader_of
@@ -23,7 +23,7 @@ from data_prep.prm800k import read_prm800k
 from data_prep.process_sets import read_math_shepherd, read_processbench
 from data_prep.sources import iter_rows
 from rewards.errors import DataError
-from rewards.labelled import NEUTRAL, OutcomeExample, PreferenceExample, ProcessExample
+from rewards.labelled import NEUTRAL, SETS, OutcomeExample, PreferenceExample, ProcessExample
 from rewards.questions import question_hash
 
 Fields = dict[str, Any]
@@ -474,7 +474,7 @@ def test_a_limit_counts_rows_not_examples() -> None:
 
 def test_every_labelled_set_has_a_reader() -> None:
     options = LabelledConfig(alternatives=True, rated_margin=False)
-    assert all(list(reader_of(name, options)([])) == [] for name in LABELLED_SETS)
+    assert all(list(reader_of(name, options)([])) == [] for name in SETS)
 
 
 WHOLE: dict[str, list[Fields]] = {
@@ -513,7 +513,7 @@ def test_a_damaged_row_is_read_dropped_or_refused_by_name(
         del inner[last]
     else:
         inner[last] = junk
-    dataset = name if name in LABELLED_SETS else "preference"
+    dataset = name if name in SETS else "preference"
     reader = reader_of(dataset, LabelledConfig(alternatives=True, rated_margin=True))
     refused = ""
     try:

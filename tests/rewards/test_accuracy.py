@@ -41,6 +41,12 @@ def score(text: str, *gold: str, prefill: str = "", truncated: bool = False) -> 
     [
         ("By what percent does the area shrink?", "10", "10\\%", 1.0),
         ("Give the share as a percentage.", "10\\%", "10", 1.0),
+        ("What is the percentage chance of rain?", "24", "24\\%", 1.0),
+        ("What was the percent of growth?", "24\\%", "24", 1.0),
+        ("Find the percent increase.", "50", "50\\%", 1.0),
+        ("Which percentage of them is red?", "50", "50\\%", 1.0),
+        ("To the nearest percent, how large is it?", "50\\%", "50", 1.0),
+        ("Find the number of which 50 percent is 10.", "20", "20\\%", 0.0),
         ("Give the share as a percentage.", "10\\%", "0.1", 1.0),
         ("By what percent does the area shrink?", "10", "0.1", 0.0),
         ("By what percent does the area shrink?", "10", "11\\%", 0.0),

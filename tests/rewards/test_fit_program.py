@@ -76,6 +76,7 @@ def test_a_fit_leaves_a_reward(model: str, data: str, folder: Path, program_env:
     assert (right.value or 0) > (wrong.value or 0)
     again = run(folder, program_env, *given)
     assert again.returncode == 0
+    assert "fitted already" in again.stderr
     assert json.loads((folder / model / "fit.json").read_text()) == report
 
 
@@ -92,6 +93,8 @@ def test_what_is_refused(folder: Path, program_env: Mapping[str, str]) -> None:
         done.stderr
         == "error: broken.jsonl, line 1: label=7.0: expected a number from 0 (wrong) to 1 (right)\n"
     )
+    done = run(folder, program_env, "data=outcomes.jsonl", "base=nobase", "output=no")
+    assert (done.returncode, done.stderr[:19]) == (2, "error: base=nobase:")
     assert not (folder / "no").exists()
 
 
@@ -101,6 +104,8 @@ def test_what_is_refused(folder: Path, program_env: Mapping[str, str]) -> None:
         (["model=rm"], "model=rm: expected one of orm, prm"),
         (["optim.micro_batch=5"], "micro_batch=5: expected a divisor of batch_size=32"),
         (["convention=trl-prm"], "model=orm: the convention trl-prm is of kind process; expected outcome"),
+        (["data=gsm8k"], "data=gsm8k: no such file; expected a .jsonl"),
+        (["data=gsm8k_solution"], "did you mean 'gsm8k_solutions'"),
         (["convention=trl-prn"], "did you mean 'trl-prm'"),
         (["model=prm", "beta=0.1"], "beta=0.1: has an effect on a log-ratio"),
         (["source=y.jsonl"], "source=y.jsonl: is for the name of a set"),
@@ -140,6 +145,7 @@ def test_a_named_set_is_prepared_and_its_fault_is_told(folder: Path, program_env
     given = ["base=base", "output=named", "heldout_share=0", "optim.batch_size=2", "optim.micro_batch=2"]
     done = run(folder, program_env, "data=gsm8k_solutions", f"source={folder / 'raw.jsonl'}", *given)
     assert done.returncode == 0, done.stderr
+    assert "nothing held out" in done.stderr
     assert json.loads((folder / "named" / "fit.json").read_text())["examples"] == 2
     done = run(folder, program_env, "data=gsm8k_solutoins", f"source={folder / 'raw.jsonl'}", *given)
     assert done.returncode == 2

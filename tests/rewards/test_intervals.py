@@ -34,6 +34,8 @@ def test_a_share_of_equal_problems_has_an_interval() -> None:
     assert (none.mean, none.low, none.problems) == (0.0, 0.0, 8)
     assert none.high == pytest.approx(0.324408, abs=1e-6)
     assert share_interval([0.0] * 8, level=0.5).high < none.high
+    between = [0.4] * 8  # measured so for each problem: no eight answers of yes or no
+    assert share_interval(between) == bootstrap_interval(between)
     mixed = [1.0] * 3 + [0.0] * 5
     assert share_interval(mixed) == bootstrap_interval(mixed)
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import rewards.io
 from rewards.errors import DataError
-from rewards.io import RecordReader, iter_jsonl, read_problems, write_problems
+from rewards.io import RecordReader, iter_jsonl, read_problems, write_problems, write_records
 from rewards.records import decode_record, json_line, score_from_record, score_to_record
 from rewards.types import Part, Problem, Reason, Score, StepScore, Verdict
 
@@ -119,6 +119,15 @@ def test_problems_round_trip(tmp_path: Path, name: str) -> None:
     write_problems(path, problems)
     assert path.read_bytes() == first
     assert [child.name for child in path.parent.iterdir()] == [name]
+
+
+@pytest.mark.parametrize("place", ["file/y.jsonl", "folder", "/proc/none/y.jsonl"])
+def test_a_place_that_cannot_be_written_is_told(tmp_path: Path, place: str) -> None:
+    (tmp_path / "file").write_text("")
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(DataError, match="cannot be written"):
+        write_records(tmp_path / place, [{"a": 1}])
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "folder"]
 
 
 def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
