@@ -16,6 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, cast
 
+from rewards.durable import write_json
 from rewards.errors import ConfigError, DataError
 from rewards.records import decode_record, json_line
 
@@ -112,7 +113,4 @@ class LabelFile:
             )
 
     def _save(self, facts: Mapping[str, Any]) -> None:
-        beside = self._meta.with_name(f".{self._meta.name}.{os.getpid()}.tmp")
-        whole = {"settings": self._settings, "parts": self.parts, **facts}
-        beside.write_text(json.dumps(whole, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-        beside.replace(self._meta)
+        write_json(self._meta, {"settings": self._settings, "parts": self.parts, **facts})

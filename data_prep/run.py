@@ -16,8 +16,6 @@ the rest is in the modules it calls.
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -38,6 +36,7 @@ from data_prep.sources import iter_rows
 from data_prep.step_labels import SolvingCompleter, write_step_labels
 from rewards.build import build as build_node
 from rewards.config import Program, hydra_entry
+from rewards.durable import write_json
 from rewards.errors import ConfigError, DataError
 from rewards.format import FormatSpec
 from rewards.io import write_problems
@@ -94,11 +93,8 @@ def layout_of(config: DataPrepConfig) -> Layout:
 
 
 def write_facts(path: Path, facts: Mapping[str, Any]) -> None:
-    """Writes what is known of a file to PATH.meta.json, which is never there half."""
-    meta = path.with_name(f"{path.name}.meta.json")
-    beside = meta.with_name(f".{meta.name}.{os.getpid()}.tmp")
-    beside.write_text(json.dumps(facts, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    beside.replace(meta)
+    """Writes what is known of a file to PATH.meta.json."""
+    write_json(path.with_name(f"{path.name}.meta.json"), facts)
 
 
 def _write_prepared(config: DataPrepConfig, output: Path, console: Console) -> None:

@@ -27,7 +27,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from grpo.durable import sync, sync_tree, write_json
+from rewards.durable import sync, sync_tree, write_json
 from rewards.errors import ConfigError, EngineError
 
 FORMAT = 3

@@ -16,8 +16,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from grpo.durable import sync, write_text, write_whole
 from grpo.summaries import CompletionRow, component
+from rewards.durable import sync, write_text, write_whole
 
 
 class MetricsWriter:

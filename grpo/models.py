@@ -15,7 +15,6 @@ from transformers import (
     AutoConfig,
     AutoModelForCausalLM,
     AutoTokenizer,
-    PreTrainedConfig,
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
@@ -27,6 +26,7 @@ from grpo.policy import Policy, check_head
 from grpo.tiny import TinyShape, tiny_model, tiny_tokenizer
 from rewards.errors import ConfigError
 from rewards.format import FormatSpec
+from rewards.models.loading import switch_dropout_off
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ def _hub(config: ModelConfig) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]
         raise ConfigError("model.name: model=hub needs a hub name or a local path")
     try:
         settings = AutoConfig.from_pretrained(name)
-        _switch_dropout_off(settings)
+        switch_dropout_off(settings)
         tokenizer = AutoTokenizer.from_pretrained(name)
         model = AutoModelForCausalLM.from_pretrained(name, config=settings, dtype=torch.float32)
     except (OSError, ValueError) as error:
@@ -117,12 +117,6 @@ def _hub(config: ModelConfig) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]
             f"model.name={name}: its tokenizer declares no eos token, no completion could ever end"
         )
     return model, tokenizer
-
-
-def _switch_dropout_off(settings: PreTrainedConfig) -> None:
-    for key, value in settings.to_dict().items():
-        if isinstance(value, float) and ("dropout" in key or key.endswith("pdrop")):
-            setattr(settings, key, 0.0)
 
 
 def _notes(tokenizer: PreTrainedTokenizerBase) -> list[str]:

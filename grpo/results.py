@@ -19,12 +19,12 @@ from rich.table import Table
 from rich.text import Text
 
 from grpo.circumstances import circumstances
-from grpo.durable import sync, sync_tree, write_json
 from grpo.evaluate_config import EvaluateConfig
 from grpo.metrics import completions_table
 from grpo.rundir import create_folder
 from grpo.summaries import CompletionRow
 from rewards.compare import visible
+from rewards.durable import sync, sync_tree, write_json
 from rewards.intervals import Interval
 
 

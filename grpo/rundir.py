@@ -22,7 +22,8 @@ from types import TracebackType
 from typing import Any, Self
 
 from grpo.circumstances import circumstances
-from grpo.durable import make_folder, write_json, write_text
+from grpo.output_dir import make_folder
+from rewards.durable import write_json, write_text
 from rewards.errors import ConfigError, EngineError
 
 

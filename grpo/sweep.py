@@ -24,9 +24,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from grpo.durable import write_json, write_text
 from grpo.rundir import RunDir, create_folder, read_summary
 from rewards.compare import visible
+from rewards.durable import write_json, write_text
 
 ACCURACY = "eval/heldout/accuracy"
 

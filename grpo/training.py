@@ -11,10 +11,10 @@ from accelerate.utils import broadcast_object_list
 from grpo.coldstart import ColdStartSettings, cold_start, demonstrate
 from grpo.config import TrainConfig, cold_start_hash, config_hash, to_yaml
 from grpo.display import StepDisplay, print_headline, print_health
-from grpo.durable import check_folder
 from grpo.materials import Materials, gather_materials
 from grpo.models import save_policy
 from grpo.outer import with_own_reward
+from grpo.output_dir import check_folder
 from grpo.pages import keep_freed_memory
 from grpo.plan import limit_notes, show_plan
 from grpo.rollout.local import pad_id

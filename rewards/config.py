@@ -79,7 +79,6 @@ class Program(Generic[S]):
         Raises:
             ConfigError: one line for every value that is missing, out of bounds or refused by `check`.
         """
-        _lend_model(config)
         self.settle(config)
         missing = sorted(OmegaConf.missing_keys(config))
         if missing:
@@ -107,13 +106,13 @@ class Program(Generic[S]):
         register_mixes()
 
 
-def _lend_model(config: DictConfig) -> None:
-    """Gives the program's node `model` to the rewards that still lack theirs: `reward=prm model.path=...`.
+def lend_model(config: DictConfig) -> None:
+    """Gives a program's node `model` to the rewards that still lack theirs: `reward=prm model.path=...`.
 
-    Only where it has a path and is of the class that the reward asks for; a policy's is not.
+    For `Program.settle`. Only where it has a path and is of the class that the reward asks for.
     """
-    model = config.get("model")
-    if model is None or "reward" not in config or "_target_" not in model or model.get("path") is None:
+    model = config.model
+    if model.path is None:
         return
     for component in config.reward.components.values():
         own = component.scorer.get("model")

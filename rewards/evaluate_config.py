@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from rewards.aggregate import AGGREGATIONS
 from rewards.build import build, check_reward
-from rewards.config import Program, RewardConfig
+from rewards.config import Program, RewardConfig, lend_model
 from rewards.errors import ConfigError
 from rewards.evaluation.files import stem
 from rewards.evaluation.settings import PROTOCOLS
@@ -123,4 +123,4 @@ def _score_file_faults(config: EvaluationConfig) -> Iterator[str]:
         yield "expected one input file"
 
 
-EVALUATION = Program("measure", EvaluationConfig, check)
+EVALUATION = Program("measure", EvaluationConfig, check, lend_model)

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rewards.durable import sync
 from rewards.errors import DataError
 from rewards.replay_records import SCHEMA
 
@@ -85,9 +86,9 @@ def write_shard(path: Path, table: Any) -> None:
     with pq.ParquetWriter(beside, SCHEMA, compression="zstd") as writer:
         for start in range(0, table.num_rows, _ROWS_TOGETHER):
             writer.write_table(table.slice(start, _ROWS_TOGETHER).combine_chunks())
-    _sync(beside)
+    sync(beside)
     os.replace(beside, path)
-    _sync(path.parent)
+    sync(path.parent)
 
 
 def index_shard(path: Path) -> ShardIndex:
@@ -146,11 +147,3 @@ def read_all(path: Path) -> Iterator[Mapping[str, Any]]:
 def _few_rows(file: Any, holder: int) -> Any:
     # So few rows are read sooner by one thread than many are woken, above all on a busy machine.
     return file.read_row_group(holder, use_threads=False)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

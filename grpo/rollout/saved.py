@@ -18,11 +18,11 @@ import pyarrow.parquet as pq
 import torch
 
 from grpo.collect import Engine
-from grpo.durable import sync, write_whole
 from grpo.offsets import Decode
 from grpo.prompt import EncodedPrompt
 from grpo.rollout.local import Sampling
 from grpo.types import Completion, RolloutGroup
+from rewards.durable import sync, write_whole
 from rewards.errors import DataError
 from rewards.types import Sample
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from rewards.errors import ConfigError
@@ -28,6 +29,14 @@ REFERENCE = "reference"
 
 Values = Callable[[Tensor, Tensor, Sequence[Rendered]], list[Tensor]]
 """(ids (B, L) int64, mask (B, L) int64, the rows) -> for each row (S,) fp32, one value a read."""
+
+
+def padded(rows: Sequence[Sequence[int]], pad: int) -> tuple[Tensor, Tensor]:
+    """ids and mask (B, L) int64 of rows of token ids, filled with `pad` on the right."""
+    sequences = [torch.tensor(row) for row in rows]
+    ids = pad_sequence(sequences, batch_first=True, padding_value=pad)
+    mask = pad_sequence([torch.ones_like(row) for row in sequences], batch_first=True)
+    return ids, mask
 
 
 @dataclass(frozen=True, slots=True)

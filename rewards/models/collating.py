@@ -17,7 +17,7 @@ from torch import Tensor
 
 from rewards.format import FormatSpec
 from rewards.labelled import Example, OutcomeExample, PreferenceExample, ProcessExample
-from rewards.models.backbone import completion_span
+from rewards.models.backbone import completion_span, padded
 from rewards.models.fit_settings import FitSettings
 from rewards.models.judging import cut
 from rewards.models.rendering import Renderer
@@ -109,12 +109,7 @@ def encode(
 def collate(items: Sequence[Item], pad: int) -> Inputs:
     """One batch of the items; of pairs the chosen rows come first."""
     rows = [item.rows[side] for side in range(len(items[0].rows)) for item in items]
-    width = max(len(row.ids) for row in rows)
-    ids = torch.full((len(rows), width), pad, dtype=torch.long)
-    mask = torch.zeros((len(rows), width), dtype=torch.long)
-    for place, row in enumerate(rows):
-        ids[place, : len(row.ids)] = torch.tensor(row.ids)
-        mask[place, : len(row.ids)] = 1
+    ids, mask = padded([row.ids for row in rows], pad)
     pairs = len(items[0].rows) == 2
     return Inputs(
         batch=Batch(

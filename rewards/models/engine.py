@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 
 from rewards.errors import ConfigError
-from rewards.models.backbone import Backbone, fingerprint, load_backbone
+from rewards.models.backbone import Backbone, fingerprint, load_backbone, padded
 from rewards.models.calibrating import log_odds, read_calibration
 from rewards.models.conventions import CONVENTION_FILE, Convention, WorkedExample, read_convention
 from rewards.models.loading import load_tokenizer, local_folder
@@ -146,12 +146,7 @@ class RewardModel:
 
 def read_rows(backbone: Backbone, pad: int, rows: Sequence[Rendered]) -> list[tuple[float, ...]]:
     """The values of rows padded on the right, by one forward pass."""
-    width = max(len(row.ids) for row in rows)
-    ids = torch.full((len(rows), width), pad, dtype=torch.long)
-    mask = torch.zeros((len(rows), width), dtype=torch.long)
-    for place, row in enumerate(rows):
-        ids[place, : len(row.ids)] = torch.tensor(row.ids)
-        mask[place, : len(row.ids)] = 1
+    ids, mask = padded([row.ids for row in rows], pad)
     with torch.inference_mode():
         values = backbone.values(ids.to(backbone.device), mask.to(backbone.device), rows)
     return [tuple(float(value) for value in row) for row in values]

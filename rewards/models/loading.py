@@ -83,7 +83,7 @@ def load_weights(
     try:
         config = configs.from_pretrained(folder)
         capped = config.to_dict().get("attn_logit_softcapping") is not None
-        _switch_dropout_off(config)
+        switch_dropout_off(config)
         with quiet():
             model, report = _LOADERS[kind].from_pretrained(
                 folder,
@@ -104,7 +104,7 @@ def load_weights(
     return model.eval().to(device)
 
 
-def _switch_dropout_off(config: Any) -> None:
+def switch_dropout_off(config: Any) -> None:
     """Also in training: one text has one value."""
     for name, value in config.to_dict().items():
         if isinstance(value, float) and ("dropout" in name or name.endswith("pdrop")):

@@ -16,20 +16,17 @@ longest, 0.514 of the most lines, 0.817 of always taking the best model's. Large
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable, Sequence
-from pathlib import Path
+from dataclasses import replace
 
 import numpy as np
 import torch
-from fit_data import labelled, some_questions, with_bounds
-from smollm import smollm_folder
+from fit_data import SETTINGS, fit_arguments, fit_smollm, labelled, some_questions, with_bounds
 
 from rewards.labelled import OutcomeExample
 from rewards.models.conventions import Convention
 from rewards.models.engine import RewardModel
-from rewards.models.fit_settings import FitSettings, LossSettings
-from rewards.models.fitting import fit
+from rewards.models.fit_settings import LossSettings
 from rewards.models.settings import ModelSettings
 from rewards.models.truncation import Request
 from rewards.protocols.best_of_n import Candidates, picks
@@ -80,12 +77,8 @@ def report(name: str, scores: Scores, examples: Sequence[OutcomeExample]) -> Non
 
 
 def main() -> None:
-    arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--folder", type=Path, required=True)
-    arguments.add_argument("--train", type=int, default=512, help="training questions at most")
+    arguments = fit_arguments(__doc__, train=512)
     arguments.add_argument("--test", type=int, default=219, help="test questions at most")
-    arguments.add_argument("--epochs", type=float, default=1.0)
-    arguments.add_argument("--learning-rate", type=float, default=3e-5)
     given = arguments.parse_args()
     torch.set_num_threads(1)
     given.folder.mkdir(parents=True, exist_ok=True)
@@ -95,23 +88,17 @@ def main() -> None:
     train, dev = split_by_question(rest, 0.1, seed=2)
     train, dev = some_questions(train, given.train), some_questions(dev, max(4, given.train // 10))
     test = some_questions(test, given.test)
-    settings = FitSettings(
+    settings = replace(
+        SETTINGS,
         loss=LossSettings(balance="question"),
         learning_rate=given.learning_rate,
-        head_learning_rate=1e-3,
         epochs=given.epochs,
         batch_size=16,
         micro_batch=16,
-        warmup=0.1,
         max_length=LENGTH,
-        precision="bf16",
-        device="cpu",
         checkpoint_every=20,
     )
-    fitted = fit(str(smollm_folder()), CONVENTION, train, dev, settings, given.folder / "orm")
-    print(f"trained on {fitted.examples} solutions of {fitted.questions} questions, {fitted.steps} steps")
-    print(f"losses {[round(loss, 3) for _, loss in fitted.losses]}")
-    print(f"held out of training: {fitted.metrics}", flush=True)
+    fit_smollm(CONVENTION, train, dev, settings, given.folder / "orm")
     model = RewardModel(
         ModelSettings(path=str(given.folder / "orm"), device="cpu", dtype="bf16", max_length=LENGTH)
     )

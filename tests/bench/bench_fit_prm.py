@@ -15,21 +15,18 @@ longest step, 0.0 and 8.0 of a random one, 0 of always right or always wrong. La
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import torch
-from fit_data import labelled, some_questions
-from smollm import smollm_folder
+from fit_data import SETTINGS, fit_arguments, fit_smollm, labelled, some_questions
 
 from rewards.intervals import bootstrap_bounds
 from rewards.labelled import ProcessExample
 from rewards.models.conventions import Convention
 from rewards.models.engine import RewardModel
-from rewards.models.fit_settings import FitSettings
-from rewards.models.fitting import fit
 from rewards.models.settings import ModelSettings
 from rewards.models.truncation import Request
 from rewards.protocols.processbench import best_threshold, first_error, step_finding
@@ -97,12 +94,8 @@ def by_step(value: Callable[[int, str], float]) -> Judge:
 
 
 def main() -> None:
-    arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--folder", type=Path, required=True)
+    arguments = fit_arguments(__doc__, train=93)
     arguments.add_argument("--bench", type=int, default=400, help="ProcessBench problems of each set at most")
-    arguments.add_argument("--train", type=int, default=93, help="training questions at most")
-    arguments.add_argument("--epochs", type=float, default=1.0)
-    arguments.add_argument("--learning-rate", type=float, default=3e-5)
     given = arguments.parse_args()
     torch.set_num_threads(1)
     given.folder.mkdir(parents=True, exist_ok=True)
@@ -117,22 +110,16 @@ def main() -> None:
     kept = [example for example in data if question_hash(example.question) not in asked]
     print(f"{len(data) - len(kept)} solutions of questions that ProcessBench asks are removed")
     train, dev = split_by_question(some_questions(kept, given.train), 0.15, seed=1)
-    settings = FitSettings(
+    settings = replace(
+        SETTINGS,
         learning_rate=given.learning_rate,
-        head_learning_rate=1e-3,
         epochs=given.epochs,
         batch_size=8,
         micro_batch=2,
-        warmup=0.1,
         max_length=LENGTH,
-        precision="bf16",
-        device="cpu",
         checkpoint_every=10,
     )
-    fitted = fit(str(smollm_folder()), CONVENTION, train, dev, settings, given.folder / "prm")
-    print(f"trained on {fitted.examples} solutions of {fitted.questions} questions, {fitted.steps} steps")
-    print(f"losses {[round(loss, 3) for _, loss in fitted.losses]}")
-    print(f"held out of training: {fitted.metrics}", flush=True)
+    fit_smollm(CONVENTION, train, dev, settings, given.folder / "prm")
     draw = np.random.default_rng(0)
     judges: dict[str, Judge] = {
         "reward model": by_model(given.folder / "prm"),

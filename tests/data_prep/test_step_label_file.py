@@ -156,7 +156,9 @@ def test_a_finished_file_asks_nothing_more(tmp_path: Path) -> None:
     source = write_rows(tmp_path / "problems.jsonl", problems(3))
     output = tmp_path / "labels.jsonl"
     label(source, output, HalfRight())
-    label(source, output, HalfRight(calls_left=0))
+    written, unasked = output.read_bytes(), HalfRight(calls_left=0)
+    label(source, output, unasked)
+    assert (unasked.calls, output.read_bytes()) == (0, written)
 
 
 def test_a_budget_ends_the_run_and_a_larger_one_goes_on(tmp_path: Path) -> None:

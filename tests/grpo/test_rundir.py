@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from grpo.durable import check_folder
+from grpo.output_dir import check_folder
 from grpo.rundir import (
     RunRecord,
     RunSummary,
