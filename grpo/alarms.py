@@ -32,8 +32,8 @@ Line = Mapping[str, float]
 
 PROXY, GOLD, WITHIN = "reward", "watch/gold", "watch/auc_within"
 LENGTH, SILENT = "completions/mean_length", "watch/silent_groups"
-CHANGED = "refit/accepted"
-"""1 on the step after which the reward model was another."""
+REFIT_TAKEN = "refit/accepted"
+"""1 on the step with a refit after which the new reward model pays, 0 where the old one stays."""
 FALL_SIGMAS, RISE_SIGMAS, BLIND_SIGMAS = 4.0, 2.0, 3.0
 """Standard errors that a difference of window means must exceed; the best window is chosen among many."""
 QUIET_WINDOWS = 4
@@ -87,7 +87,7 @@ def raised(history: Sequence[Line], settings: AlarmSettings) -> list[Alarm]:
 
 def since_change(history: Sequence[Line]) -> Sequence[Line]:
     """The steps that were paid by the reward model of the last one."""
-    changes = [place for place, line in enumerate(history[:-1]) if line.get(CHANGED)]
+    changes = [place for place, line in enumerate(history[:-1]) if line.get(REFIT_TAKEN)]
     return history[changes[-1] + 1 :] if changes else history
 
 

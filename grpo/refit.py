@@ -16,6 +16,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, TypeVar
 
+from grpo.alarms import REFIT_TAKEN
 from grpo.collect import Collector
 from grpo.iterate_config import RefitConfig
 from grpo.labelling import Judged, Labeller
@@ -36,8 +37,6 @@ FOLDER = "reward_models"
 _HELD_OUT_FEWER = 4
 """A fit is measured and calibrated on this many times fewer held-out completions than it trains on: the steps
 of a process reward model cost completions."""
-REFIT_TAKEN = "refit/accepted"
-"""The metric of a step with a refit: 1 where the new reward model pays from now on, else 0."""
 
 Fit = Callable[[str, Sequence[Example], Sequence[Example], Path], object]
 """(the reward model to go on from, training and held-out examples, the folder to write)."""

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import yaml
 
-from grpo.alarms import CHANGED, AlarmSettings, Line, alarm_metric, raised
+from grpo.alarms import REFIT_TAKEN, AlarmSettings, Line, alarm_metric, raised
 from grpo.metrics import read_metrics
 from grpo.rundir import RunSummary, read_manifest, read_summary
 from rewards.errors import ConfigError
@@ -77,8 +77,8 @@ def marks_of(lines: Sequence[Line], settings: AlarmSettings) -> list[Mark]:
         alarms = raised(steps[: place + 1], settings) if kinds else []
         for kind in kinds:
             found.append(Mark(step, kind, "; ".join(alarm.text for alarm in alarms if alarm.kind == kind)))
-        if CHANGED in line:
-            found.append(Mark(step, REFIT if line[CHANGED] else REFUSED, _refit_text(line)))
+        if REFIT_TAKEN in line:
+            found.append(Mark(step, REFIT if line[REFIT_TAKEN] else REFUSED, _refit_text(line)))
     return found
 
 

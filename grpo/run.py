@@ -15,7 +15,7 @@ from accelerate import Accelerator
 from accelerate.utils import gather_object
 
 from grpo import checkpoint
-from grpo.alarms import Alarm
+from grpo.alarms import REFIT_TAKEN, Alarm
 from grpo.checkpoint import TrainState, capture_rng, restore_rng
 from grpo.config import TrainConfig
 from grpo.display import StepDisplay, print_samples
@@ -24,7 +24,6 @@ from grpo.loop import StepResult
 from grpo.materials import Materials
 from grpo.metrics import MetricsWriter, read_metrics
 from grpo.prompt import EncodedPrompt
-from grpo.refit import REFIT_TAKEN
 from grpo.rollout.local import Sampling
 from grpo.rollout.saved import FOLDER, step_file, write_rollouts
 from grpo.session import Session

@@ -14,10 +14,10 @@ from statistics import StatisticsError, correlation, fmean
 from accelerate import Accelerator
 
 from grpo.alarms import (
-    CHANGED,
     GOLD,
     LENGTH,
     PROXY,
+    REFIT_TAKEN,
     SILENT,
     WITHIN,
     Alarm,
@@ -91,7 +91,7 @@ class Watch:
 
     def restart(self) -> None:
         """From the next step on another reward model pays; its rewards are not compared with earlier ones."""
-        self._history[-1][CHANGED] = 1.0
+        self._history[-1][REFIT_TAKEN] = 1.0
 
     def restore(self, lines: Iterable[Mapping[str, float]], covered: int) -> None:
         """Goes on after a checkpoint.
@@ -190,7 +190,7 @@ def _correlation(name: str, pairs: Sequence[tuple[float, float]]) -> dict[str, f
 
 def _remembered(line: Mapping[str, float]) -> dict[str, float]:
     """What the alarms need of a step."""
-    kept = {"step", PROXY, GOLD, WITHIN, LENGTH, SILENT, CHANGED}
+    kept = {"step", PROXY, GOLD, WITHIN, LENGTH, SILENT, REFIT_TAKEN}
     return {
         name: value
         for name, value in line.items()

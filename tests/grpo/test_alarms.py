@@ -7,10 +7,10 @@ from itertools import pairwise
 import pytest
 
 from grpo.alarms import (
-    CHANGED,
     GOLD,
     LENGTH,
     PROXY,
+    REFIT_TAKEN,
     SILENT,
     WITHIN,
     Alarm,
@@ -97,7 +97,7 @@ def test_rewards_of_two_reward_models_are_not_compared() -> None:
     # The second model pays more for everything, and gold begins to fall where it takes over.
     lines = history(70, up_then_down, lambda step: 0.5 if step <= 50 else 2.5)
     assert run([dict(line) for line in lines])[0][1].kind == "gap"
-    lines[49][CHANGED] = 1.0
+    lines[49][REFIT_TAKEN] = 1.0
     assert run(lines) == []
 
 

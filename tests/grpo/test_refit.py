@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 from fakes import RuleScorer
 
+from grpo.alarms import REFIT_TAKEN
 from grpo.collect import Collector
 from grpo.config import TRAIN
 from grpo.labelling import OutcomeLabeller
 from grpo.learned import LearnedPart
-from grpo.refit import REFIT_TAKEN, HeldOut, RewardTrainer, Sight, drift, holds, see
+from grpo.refit import HeldOut, RewardTrainer, Sight, drift, holds, see
 from rewards.config import ComponentConfig, RewardConfig
 from rewards.labelled import Example, OutcomeExample
 from rewards.replay import ReplayBuffer, ReplayGroup, ReplaySettings

@@ -7,7 +7,7 @@ import torch
 from accelerate import Accelerator
 from fakes import SPEC, TOKENIZER, RuleScorer, llama, policy, problem, prompts
 
-from grpo.alarms import CHANGED, AlarmSettings
+from grpo.alarms import REFIT_TAKEN, AlarmSettings
 from grpo.drift import Drift
 from grpo.names import is_timing, unexplained
 from grpo.policy import token_batch
@@ -164,7 +164,7 @@ def test_after_a_swap_the_watch_starts_anew_also_when_resumed() -> None:
     lines = [observe(whole, step, gold, 0.1 * step) for step, gold in enumerate(GOLD[:7], start=1)]
     whole.restart()
     resumed = fresh()
-    resumed.restore([*lines[:-1], lines[-1] | {CHANGED: 1.0}], 7)
+    resumed.restore([*lines[:-1], lines[-1] | {REFIT_TAKEN: 1.0}], 7)
     for watch in (whole, resumed):
         later = [observe(watch, step, 0.2, 5.0 + step) for step in range(8, 20)]
         assert not any(ALARM in line for line in later)
