@@ -42,17 +42,25 @@ def steps_written(output: Path) -> int:
     return sum(path.read_bytes().count(b"\n") for path in output.glob("*/metrics.jsonl"))
 
 
-def models(output: Path) -> set[str]:
-    """What lies in the folders of reward models: finished fits and those being made."""
+def fits_since(output: Path, begun: int) -> bool:
+    """Whether a fit of a reward model has written since a time in ns; one that was given up may lie there."""
     with contextlib.suppress(FileNotFoundError):  # one was renamed between being listed and being looked at
-        return {path.name for path in output.glob("*/reward_models/*")}
-    return set()
+        return any(path.stat().st_mtime_ns > begun for path in output.glob("*/reward_models/.*"))
+    return False
 
 
-def kill_when(trainer: Trainer, condition: Callable[[], bool], seconds: float = 0.0) -> None:
-    """Starts the run, kills it some time after the condition first holds."""
+def resumptions(output: Path) -> int:
+    return sum(len(json.loads(path.read_text())["resumed"]) for path in output.glob("*/manifest.json"))
+
+
+def kill_when(trainer: Trainer, condition: Callable[[], bool], seconds: float, kills: int) -> None:
+    """Starts the run again after so many kills, kills it some time after the condition first holds."""
+
+    def goes_on() -> bool:  # what a killed run has left may meet the condition before this one has begun
+        return resumptions(trainer.output) == kills and condition()
+
     with trainer.started(*RUN) as process:
-        assert wait_for(condition, process), TOO_EARLY
+        assert wait_for(goes_on, process), TOO_EARLY
         time.sleep(seconds)
         assert process.poll() is None, TOO_EARLY
         os.killpg(process.pid, signal.SIGKILL)
@@ -64,12 +72,12 @@ def test_a_run_killed_in_its_rounds_and_refits_equals_one_left_alone(
     trainer = Trainer(tmp_path, program_env)
     left_alone = trainer.finish(*RUN, output=tmp_path / "left_alone")
     draw = random.Random()
-    kill_when(trainer, lambda: steps_written(trainer.output) >= 3, draw.uniform(0, 0.2))
-    # A refit's folder appears before the refit is finished, and its step's line after.
-    kill_when(trainer, lambda: bool(models(trainer.output)), draw.uniform(0, 0.3))
-    kill_when(trainer, lambda: steps_written(trainer.output) >= 8, draw.uniform(0, 0.2))
-    known = models(trainer.output)
-    kill_when(trainer, lambda: bool(models(trainer.output) - known), draw.uniform(0, 0.3))
+    kill_when(trainer, lambda: steps_written(trainer.output) >= 3, draw.uniform(0, 0.2), 0)
+    first = time.time_ns()
+    kill_when(trainer, lambda: fits_since(trainer.output, first), draw.uniform(0, 0.3), 1)
+    kill_when(trainer, lambda: steps_written(trainer.output) >= 8, draw.uniform(0, 0.2), 2)
+    second = time.time_ns()
+    kill_when(trainer, lambda: fits_since(trainer.output, second), draw.uniform(0, 0.3), 3)
     trainer.run(*RUN)
     (killed,) = run_folders(trainer.output)
     assert_same_run(killed, left_alone)
