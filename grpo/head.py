@@ -16,7 +16,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional
+
+from rewards.models.products import linear, matmul
 
 BLOCK = 2048
 """Vocabulary entries at a time."""
@@ -93,9 +94,9 @@ class _ScoreTokens(torch.autograd.Function):
             slope.scatter_add_(1, place[:, None], torch.where(inside, of_logprob, 0.0)[:, None])
             slope = slope.to(hidden.dtype)
             stop = start + z.shape[1]
-            to_hidden += slope @ weight[start:stop].to(hidden.dtype)
+            to_hidden += matmul(slope, weight[start:stop].to(hidden.dtype))
             if to_weight is not None:
-                to_weight[start:stop] = slope.t() @ hidden
+                to_weight[start:stop] = matmul(slope.t(), hidden)
             if to_bias is not None:
                 to_bias[start:stop] = slope.sum(dim=0)
         return to_hidden.to(hidden.dtype), to_weight, to_bias, None, None
@@ -104,7 +105,7 @@ class _ScoreTokens(torch.autograd.Function):
 def _product(hidden: Tensor, weight: Tensor, bias: Tensor | None, start: int) -> Tensor:
     part = slice(start, start + BLOCK)
     own = None if bias is None else bias[part].to(hidden.dtype)
-    return functional.linear(hidden, weight[part].to(hidden.dtype), own)
+    return linear(hidden, weight[part].to(hidden.dtype), own)
 
 
 def _logits(product: Tensor, dtype: torch.dtype, temperature: float) -> Tensor:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
+
+from rewards.models.products import linear
 
 
 class HeldLinear(nn.Module):
@@ -28,7 +29,7 @@ class HeldLinear(nn.Module):
         x = x.to(self.dtype)
         if self.packed:
             return torch.ops.mkldnn._linear_pointwise(x, self.weight, self.bias, "none", [], "")
-        return functional.linear(x, self.weight, self.bias)
+        return linear(x, self.weight, self.bias)
 
 
 def can_pack(weight: Tensor) -> bool:

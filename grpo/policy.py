@@ -22,6 +22,7 @@ from grpo.head import score_tokens
 from grpo.layers import is_of_family, run_layers
 from grpo.packed import HeldLinear
 from rewards.errors import ConfigError
+from rewards.models.products import use_fast_products
 
 ModelInput = Tensor | DynamicCache | RowAttention | bool
 
@@ -123,6 +124,7 @@ class Policy(nn.Module):
                 f"{type(model).__name__} has no linear output embedding: expected a causal language model, "
                 "adapters on its layers only"
             )
+        use_fast_products(model)
         self.model = model
         self.temperature = temperature
         self.entropy_gradient = entropy_gradient

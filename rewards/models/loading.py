@@ -24,6 +24,7 @@ from transformers import (
 from transformers.utils import logging
 
 from rewards.errors import ConfigError
+from rewards.models.products import use_fast_products
 from rewards.models.settings import ModelSettings
 
 DTYPES: Mapping[str, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
@@ -101,6 +102,7 @@ def load_weights(
             f"({', '.join(missing[:3])}): expected the reward model's own, whole checkpoint; an adapter is "
             "merged into its base model first"
         )
+    use_fast_products(model)
     return model.eval().to(device)
 
 
