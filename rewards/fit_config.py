@@ -19,6 +19,7 @@ _ALIKE = (
     "max_length",
     "precision",
     "device",
+    "attention",
     "gradient_checkpointing",
     "seed",
     "calibration",
@@ -68,6 +69,7 @@ class FitConfig:
     beta: float | None = option(above=0)
     device: str = option("auto", "cpu", "cuda")
     precision: str = option("fp32", "bf16")
+    attention: str | None = option("eager", "sdpa", "flash_attention_2")
     gradient_checkpointing: bool = option()
     lora_rank: int = option(at_least=0)
     max_length: int = option(at_least=64)

@@ -32,7 +32,7 @@ from rewards.models.fit_report import FitReport, data_hash, fit_key, read_report
 from rewards.models.fit_settings import FitSettings, check_fit
 from rewards.models.heads import write_layer_head
 from rewards.models.loading import load_tokenizer, local_folder, quiet, settings_of
-from rewards.models.measuring import Metrics, calibration_on, measure
+from rewards.models.measuring import Metrics, measure_and_calibrate
 from rewards.models.preparing import Prepared, convention_to_train, prepare, with_reference
 from rewards.models.rendering import Renderer, special_id
 from rewards.models.selfcheck import check_rendering, example_of
@@ -195,14 +195,9 @@ def _measure(folder: Path, heldout: Sequence[Example], settings: FitSettings) ->
     version = model.version
     if settings.precision == "bf16":
         model = RewardModel(replace(loading, dtype="bf16"))
-    metrics = measure(model, heldout, settings.loss)
-    calibration: Calibration | None = None
-    if settings.calibration != "none":
-        calibration = calibration_on(model, heldout, settings.calibration, settings.loss)
+    metrics, calibration = measure_and_calibrate(model, heldout, settings.calibration, settings.loss)
     if calibration is not None:
         save_calibration(folder, calibration)
-        applied = measure(model, heldout, settings.loss, calibration)
-        metrics |= {f"calibrated/{name}": applied[name] for name in ("ece", "brier") if name in applied}
     return _Measured(version, len(heldout), metrics, calibration)
 
 

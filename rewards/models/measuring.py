@@ -15,7 +15,7 @@ from rewards.format import FormatSpec
 from rewards.labelled import Example, OutcomeExample, PreferenceExample, ProcessExample
 from rewards.models.calibrating import Calibration, fit_calibration
 from rewards.models.engine import RewardModel
-from rewards.models.fit_settings import LossSettings
+from rewards.models.fit_settings import CalibrationMethod, LossSettings
 from rewards.models.judging import cut
 from rewards.models.targets import step_shares
 from rewards.models.truncation import Request
@@ -58,6 +58,10 @@ class _Solutions:
         return [value for value, _ in flat], [label for _, label in flat]
 
 
+_Judged = _Outcomes | _Pairs | _Solutions | None
+"""What a model said of the examples of one kind; None when it judged none."""
+
+
 def measure(
     model: RewardModel,
     examples: Sequence[Example],
@@ -76,7 +80,29 @@ def measure(
         outcomes: auc, auc_within (within questions), ece, brier. pairs: accuracy (strictly higher), and
         accuracy/SUBSET. solutions: auc, error_ap, first_error_recall (of steps), ece, brier.
     """
-    match _judge(model, examples, loss or LossSettings()):
+    return _figures(_judge(model, examples, loss or LossSettings()), calibration)
+
+
+def measure_and_calibrate(
+    model: RewardModel, examples: Sequence[Example], method: CalibrationMethod, loss: LossSettings
+) -> tuple[Metrics, Calibration | None]:
+    """The figures of a model, and the calibration that the same examples ask for; each is judged once.
+
+    The figures are those of `measure`, and ece and brier once more under calibrated/ with the calibration. It
+    is None with method=none, or without any example that the model judges. Of pairs it is the temperature of
+    their preference, sigmoid((chosen - rejected) / T).
+    """
+    judged = _judge(model, examples, loss)
+    figures = _figures(judged, None)
+    calibration = None if method == "none" else _calibration(judged, method)
+    if calibration is not None:
+        applied = _figures(judged, calibration)
+        figures |= {f"calibrated/{name}": applied[name] for name in ("ece", "brier") if name in applied}
+    return figures, calibration
+
+
+def _figures(judged: _Judged, calibration: Calibration | None) -> Metrics:
+    match judged:
         case None:
             return {}
         case _Outcomes(odds, labels, questions):
@@ -101,17 +127,8 @@ def measure(
             }
 
 
-def calibration_on(
-    model: RewardModel,
-    examples: Sequence[Example],
-    method: Literal["temperature", "platt"],
-    loss: LossSettings,
-) -> Calibration | None:
-    """The calibration of a model by examples of one kind; None without any that it judges.
-
-    Of pairs it is the temperature of their preference, sigmoid((chosen - rejected) / T).
-    """
-    match _judge(model, examples, loss):
+def _calibration(judged: _Judged, method: Literal["temperature", "platt"]) -> Calibration | None:
+    match judged:
         case None:
             return None
         case _Outcomes(odds, labels, _):
@@ -124,9 +141,7 @@ def calibration_on(
             return fit_calibration(odds, marks, method) if odds else None
 
 
-def _judge(
-    model: RewardModel, examples: Sequence[Example], loss: LossSettings
-) -> _Outcomes | _Pairs | _Solutions | None:
+def _judge(model: RewardModel, examples: Sequence[Example], loss: LossSettings) -> _Judged:
     """The log-odds of what the model judged, with its labels; None when that is nothing."""
     if solutions := [example for example in examples if isinstance(example, ProcessExample)]:
         return _judge_solutions(model, solutions, loss)

@@ -64,7 +64,7 @@ def prepare(
         ConfigError: for weights or a head that do not fit the convention, or adapters without peft.
     """
     device = find_device(settings.device)
-    loading = ModelSettings(path=str(base))
+    loading = ModelSettings(path=str(base), attention=settings.attention)
     causal = convention.head in ("vocabulary", "log_ratio")
     model = load_weights("causal" if causal else "backbone", base, loading, device)
     head, origin = (None, convention.head) if causal else _layer_head(base, convention, model, settings)

@@ -9,7 +9,7 @@ from rewards.errors import ConfigError
 from rewards.models.presets import preset
 
 Precision = Literal["fp32", "bf16", "fp16"]
-_ATTENTION = ("eager", "sdpa", "flash_attention_2")
+ATTENTION = ("eager", "sdpa", "flash_attention_2")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,8 +56,8 @@ class ModelSettings:
         kind, _, number = self.device.partition(":")
         if kind not in ("auto", "cpu", "cuda") or (number and not (kind == "cuda" and number.isdecimal())):
             raise ConfigError(f"model.device={self.device}: expected auto, cpu, cuda or cuda:N")
-        if self.attention is not None and self.attention not in _ATTENTION:
-            raise ConfigError(f"model.attention={self.attention}: expected {', '.join(_ATTENTION)} or null")
+        if self.attention is not None and self.attention not in ATTENTION:
+            raise ConfigError(f"model.attention={self.attention}: expected {', '.join(ATTENTION)} or null")
         if self.max_length < 64:
             raise ConfigError(f"model.max_length={self.max_length}: expected 64 tokens or more")
         if self.tokens_per_batch is not None and self.tokens_per_batch < 1:

@@ -131,7 +131,8 @@ def test_the_convention_is_the_named_one_or_the_bases_own_or_the_kinds(tmp_path:
 
 def test_the_settings_are_those_of_training() -> None:
     given = ["lora_rank=8", "loss.neutral=mask", "optim.epochs=2", "trackers=[tensorboard]", "precision=bf16"]
-    settings = FIT.load([*GIVEN, *given]).settings(progress=True)
+    settings = FIT.load([*GIVEN, "attention=eager", *given]).settings(progress=True)
+    assert settings.attention == "eager"
     assert settings.lora is not None
     assert (settings.lora.rank, settings.lora.alpha) == (8, 16.0)
     assert (settings.loss.neutral, settings.epochs, settings.precision) == ("mask", 2.0, "bf16")

@@ -7,6 +7,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from accelerate import Accelerator
 from accelerate.state import AcceleratorState, GradientState
 from safetensors.torch import load_file
 from tiny_reward_models import tiny_folder
+from transformers import PreTrainedModel
 
 import rewards.models.training as training
 from rewards.errors import ConfigError, DataError, EngineError
@@ -24,6 +26,7 @@ from rewards.models.engine import RewardModel
 from rewards.models.fit_report import FIT_FILE, read_report
 from rewards.models.fit_settings import FitPrecision, FitSettings, LoraSettings, LossSettings
 from rewards.models.fitting import fit
+from rewards.models.loading import load_weights
 from rewards.models.measuring import measure
 from rewards.models.presets import PRESETS
 from rewards.models.settings import ModelSettings
@@ -152,6 +155,27 @@ def test_micro_batches_and_padding_change_nothing(base: Path, tmp_path: Path) ->
     whole = run(base, "trl-prm", SOLUTIONS, tmp_path / "whole", replace(settings, micro_batch=16))
     parts = run(base, "trl-prm", SOLUTIONS, tmp_path / "parts", replace(settings, micro_batch=2))
     assert [loss for _, loss in parts.losses] == pytest.approx([loss for _, loss in whole.losses], abs=1e-5)
+
+
+def test_the_kernel_of_attention_is_chosen_and_changes_nothing(
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str | None] = []
+
+    def noted(*given: Any) -> PreTrainedModel:
+        asked.append(given[2].attention)
+        return load_weights(*given)
+
+    monkeypatch.setattr("rewards.models.preparing.load_weights", noted)
+    settings = replace(SETTINGS, epochs=1.0)
+    own = run(base, "sequence-classifier", OUTCOMES, tmp_path / "own", settings)
+    eager = run(
+        base, "sequence-classifier", OUTCOMES, tmp_path / "eager", replace(settings, attention="eager")
+    )
+    assert asked == [None, "eager"]
+    assert [loss for _, loss in eager.losses] == pytest.approx([loss for _, loss in own.losses], abs=1e-4)
+    with pytest.raises(ConfigError, match="attention=fast: expected one of eager, sdpa, flash_attention_2"):
+        replace(settings, attention="fast")
 
 
 def test_the_head_of_an_earlier_reward_model_is_kept(base: Path, tmp_path: Path) -> None:
