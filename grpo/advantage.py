@@ -159,8 +159,9 @@ def leave_one_out_std(r: Tensor, centred: Tensor, valid: Tensor) -> Tensor:
 def mean_scale(r: Tensor, centred: Tensor, valid: Tensor) -> Tensor:
     """(P, 1) the group's mean reward: MaxRL, (r - mean) / mean, for rewards that are success indicators."""
     if bool((r < 0).any()):
-        raise ValueError(
-            "scale=group_mean: expected rewards >= 0; use scale=group_std for rewards with a sign"
+        raise ConfigError(
+            f"algorithm.scale=group_mean: expected rewards >= 0, got {float(r.min()):g}; set "
+            "algorithm.scale=group_std, or leave out the reward that is negative"
         )
     return _mean(r, valid, (1,))
 

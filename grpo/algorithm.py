@@ -21,6 +21,8 @@ BASELINES = (*GROUP_BASELINES, "batch_mean", "none")
 VALUE = "value"
 GROUP_SCALES = ("group_std", "group_std_biased", "leave_one_out_std", "group_mean")
 SCALES = (*GROUP_SCALES, "batch_std", "batch_centred_std", "none")
+BATCH_WIDE = ("batch_mean", "batch_std", "batch_centred_std")
+"""The baselines and scales that are taken over a whole step."""
 VALUE_SCALES = ("whiten", "none")
 COMBINES = ("sum_then_normalize", "normalize_then_sum")
 RATIOS = ("token", "sequence")
@@ -29,6 +31,8 @@ AGGREGATIONS = ("sequence_mean", "token_mean", "constant", "prompt_mean", "seque
 KL_ESTIMATORS = ("k1", "k2", "k3", "k3_corrected")
 KL_PLACES = ("loss", "reward")
 SILENT_GROUPS = ("drop", "keep")
+DEAD_BOUND = 0.2
+"""Of clip_low and clip_high where no bound is active: what the files of such algorithms hold."""
 
 
 @dataclass
@@ -143,12 +147,15 @@ def check_advantage(baseline: str, scale: str, combine: str) -> None:
     )
 
 
-def check_algorithm(algorithm: AlgorithmConfig, components: int | None = None) -> None:
+def check_algorithm(
+    algorithm: AlgorithmConfig, components: int | None = None, credit: str = "outcome"
+) -> None:
     """Refuses settings that contradict each other or would have no effect.
 
     Args:
         algorithm: the settings of one conf/algorithm/*.yaml with the overrides applied.
-        components: number of named rewards in the mix, None when it is not known.
+        components: number of named rewards that are paid, None when it is not known.
+        credit: who is credited, `credit.source`: outcome, process or both.
 
     Raises:
         ConfigError: naming the option, what was expected and the remedy.
@@ -167,6 +174,11 @@ def check_algorithm(algorithm: AlgorithmConfig, components: int | None = None) -
             f"kl_target={a.kl_target}: there is no KL in the reward whose coefficient could adapt; "
             "set kl_coefficient above 0 and kl_in=reward, or kl_target=null",
         )
+        _check_charge(a)
+        if a.updates_per_rollout == 1:
+            _check_ratio_of_one(a, uneven=credit != "outcome")
+        if credit == "process":
+            _check_process(a)
         _check_sampling(a)
         require(
             components != 1 or a.combine != "normalize_then_sum",
@@ -199,6 +211,84 @@ def _check_value(a: AlgorithmConfig) -> None:
         a.value.clip is None or a.updates_per_rollout > 1,
         f"value.clip={a.value.clip}: with updates_per_rollout=1 the values are those at sampling and no "
         "bound is active; set value.clip=null or updates_per_rollout above 1",
+    )
+
+
+def _check_charge(a: AlgorithmConfig) -> None:
+    """Refuses a KL that is described and not charged, and advantages that a charge does not fit."""
+    if a.kl_coefficient == 0:
+        require(
+            a.kl_in == "loss",
+            f"kl_in={a.kl_in}: with kl_coefficient=0 no KL is charged; set kl_coefficient above 0, or "
+            "kl_in=loss and kl_estimator=k3",
+        )
+        require(
+            a.kl_estimator == "k3",
+            f"kl_estimator={a.kl_estimator}: with kl_coefficient=0 no KL is charged; "
+            "set kl_coefficient above 0, or kl_estimator=k3",
+        )
+        return
+    instead = "set kl_in=loss and kl_estimator=k3, or"
+    require(
+        not (a.kl_in == "reward" and a.combine == "normalize_then_sum"),
+        "combine=normalize_then_sum with kl_in=reward: each reward is normalised apart and the KL is charged "
+        f"to their sum; {instead} combine=sum_then_normalize",
+    )
+    require(
+        not (a.kl_in == "reward" and a.scale == "group_mean"),
+        "scale=group_mean with kl_in=reward: a charge makes rewards negative, and they cannot be divided by "
+        f"their mean; {instead} scale=group_std",
+    )
+
+
+def _check_ratio_of_one(a: AlgorithmConfig, *, uneven: bool) -> None:
+    """Refuses what acts through the ratio alone where it is exactly 1: in the only update of a rollout.
+
+    The old policy is then the policy itself, whichever engine sampled. A sequence ratio still spreads the
+    gradient of a token over its row, which matters where the tokens of a row weigh differently.
+
+    Args:
+        a: with one update a rollout.
+        uneven: whether the tokens of a completion get credit of their own.
+    """
+    one, more = "with updates_per_rollout=1 the ratio is 1 and", "or updates_per_rollout above 1"
+    spread = a.kl_coefficient > 0 and a.kl_in == "loss" and a.kl_estimator == "k3_corrected"
+    require(
+        a.dual_clip is None,
+        f"dual_clip={a.dual_clip}: {one} no bound is active; set dual_clip=null {more}",
+    )
+    require(
+        a.objective == "clip",
+        f"objective={a.objective}: {one} its gradient is that of clip; set objective=clip, "
+        f"clip_low={DEAD_BOUND} and clip_high={DEAD_BOUND}, {more}",
+    )
+    for name, value in {"clip_low": a.clip_low, "clip_high": a.clip_high}.items():
+        require(
+            value == DEAD_BOUND,
+            f"{name}={value}: {one} no bound is active; set {name}={DEAD_BOUND} {more}",
+        )
+    require(
+        a.ratio == "token" or uneven or spread or a.baseline == VALUE or a.importance_cap is not None,
+        f"ratio={a.ratio}: {one} the tokens of a completion weigh the same; set ratio=token {more}",
+    )
+
+
+def _check_process(a: AlgorithmConfig) -> None:
+    """Refuses what acts on the advantage of a completion alone where only its steps are paid."""
+    plain_settings = (
+        ("baseline", a.baseline, "group_mean"),
+        ("scale", a.scale, "group_std"),
+        ("combine", a.combine, "sum_then_normalize"),
+    )
+    for name, value, plain in plain_settings:
+        require(
+            value == plain,
+            f"{name}={value}: credit=process compares steps, not rewards; set {name}={plain} or credit=both",
+        )
+    require(
+        a.kl_in == "loss",
+        f"kl_in={a.kl_in}: credit=process pays the steps, and the KL is charged to the reward; "
+        "set kl_in=loss and kl_estimator=k3, or credit=both",
     )
 
 

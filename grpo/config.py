@@ -14,7 +14,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from grpo.algorithm import VALUE, AlgorithmConfig, check_algorithm
+from grpo.algorithm import BATCH_WIDE, GROUP_BASELINES, VALUE, AlgorithmConfig, check_algorithm
 from grpo.iterate_config import IterateConfig, iterate_problems
 from grpo.learned import FITTED, KIND_OF, learned_parts
 from grpo.watch_config import WatchConfig, watch_problems
@@ -25,6 +25,8 @@ from rewards.options import option
 
 HASH_LEFT_OUT = ("resume", "output_dir", "label", "dry_run", "log")
 """Settings that change nothing about what is computed, only where it goes or whether it starts."""
+PENALTIES = ("rewards.verifiers.length.LengthVerifier", "rewards.verifiers.repetition.RepetitionVerifier")
+"""The classes that score from below 0 up to 0."""
 
 
 @dataclass
@@ -166,6 +168,7 @@ def check(config: TrainConfig) -> None:
         *_model_problems(config.model),
         *data_problems(config.data),
         *_run_problems(config),
+        *_comparison_problems(config),
         *place_problems(config.device, config.label),
         *iterate_problems(
             config.iterate, config.reward, steps=config.steps, kl=config.algorithm.kl_coefficient
@@ -178,7 +181,8 @@ def check(config: TrainConfig) -> None:
         raise ConfigError("\n".join(problems))
     build(config.format, "format")
     check_reward(config.reward)
-    check_algorithm(config.algorithm, components=len(config.reward.components))
+    paid = [part for part in config.reward.components.values() if part.weight != 0]
+    check_algorithm(config.algorithm, components=len(paid), credit=config.credit.source)
 
 
 def settle_paths(config: DictConfig) -> None:
@@ -267,11 +271,6 @@ def _run_problems(config: TrainConfig) -> Iterator[str]:
             f"credit.source={config.credit.source}: with algorithm.baseline={VALUE} the value model decides "
             "what each token is worth; set credit=outcome"
         )
-    if rollout.group_size < 2 and not valued:
-        yield (
-            f"rollout.group_size={rollout.group_size}: expected >= 2, because a completion is compared with "
-            "the others of its prompt"
-        )
     if config.optim.warmup_steps >= config.steps:
         yield (
             f"optim.warmup_steps={config.optim.warmup_steps}: expected fewer than steps={config.steps}, "
@@ -283,6 +282,37 @@ def _run_problems(config: TrainConfig) -> Iterator[str]:
             f"rollout.prompts_per_step={rollout.prompts_per_step}: expected at most "
             f"data.train_size={train_size}, a step holds no problem twice"
         )
+
+
+def _comparison_problems(config: TrainConfig) -> Iterator[str]:
+    """What is compared with too few others, or with others of the wrong sign."""
+    rollout, algorithm, source = config.rollout, config.algorithm, config.credit.source
+    few = f"rollout.group_size={rollout.group_size}: expected >= 2, because"
+    if rollout.group_size < 2 and algorithm.baseline in GROUP_BASELINES:
+        yield f"{few} a completion is compared with the others of its prompt"
+    elif rollout.group_size < 2 and source != "outcome" and algorithm.baseline != VALUE:
+        yield f"{few} with credit={source} a step is compared with those of the prompt's other completions"
+    if rollout.group_size == 2 and algorithm.scale == "leave_one_out_std":
+        yield (
+            "algorithm.scale=leave_one_out_std: with rollout.group_size=2 there is one other completion, "
+            "whose spread is always 0; set rollout.group_size above 2, or algorithm.scale=none"
+        )
+    if rollout.prompts_per_step * rollout.group_size < 2:
+        for key, value in {"baseline": algorithm.baseline, "scale": algorithm.scale}.items():
+            if value in BATCH_WIDE:
+                yield (
+                    f"algorithm.{key}={value}: with rollout.prompts_per_step=1 and rollout.group_size=1 "
+                    f"there is nothing to compare with; raise one of them, or set algorithm.{key}=none"
+                )
+    if algorithm.scale == "group_mean":
+        for name, part in config.reward.components.items():
+            penalises = (part.scorer.get("_target_") in PENALTIES) != (part.weight < 0)
+            shielded = part.gate is not None and algorithm.combine == "sum_then_normalize"
+            if penalises and part.weight != 0 and not shielded:
+                yield (
+                    f"algorithm.scale=group_mean: reward component '{name}' makes rewards negative, and they "
+                    "cannot be divided by their mean; use algorithm.scale=group_std, or not this reward"
+                )
 
 
 def _credit_problems(credit: CreditConfig) -> Iterator[str]:

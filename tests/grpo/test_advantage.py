@@ -272,8 +272,8 @@ def test_infinite_rewards_are_refused_unless_the_row_is_invalid() -> None:
 
 
 def test_maxrl_refuses_rewards_with_a_sign() -> None:
-    with pytest.raises(ValueError, match="rewards >= 0"):
-        values([[1.0, -1.0]], scale="group_mean")
+    with pytest.raises(ConfigError, match=r"rewards >= 0, got -0\.5; set algorithm\.scale=group_std"):
+        values([[1.0, -0.5]], scale="group_mean")
 
 
 def test_settings_come_from_the_algorithm_and_bad_ones_are_refused() -> None:

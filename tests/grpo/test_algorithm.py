@@ -30,6 +30,10 @@ def load(path: Path) -> AlgorithmConfig:
     return algorithm
 
 
+def named(name: str) -> AlgorithmConfig:
+    return load(next(path for path in FILES if path.stem == name))
+
+
 @pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
 def test_every_file_has_every_key_once_explained_and_is_accepted(path: Path) -> None:
     lines = path.read_text(encoding="utf-8").splitlines()
@@ -83,6 +87,26 @@ def test_the_named_algorithms_are_there_and_differ() -> None:
         ({"baseline": "value"}, "value=null: baseline=value is made from it; use algorithm=ppo"),
         ({"scale": "whiten"}, "scale=whiten: expected one of"),
         ({"value": ValueConfig(1.0, 0.95, None, 10.0)}, "value: baseline=group_mean has no value model"),
+        (
+            {"dual_clip": 3.0},
+            "dual_clip=3.0: with updates_per_rollout=1 .* set dual_clip=null or updates_per",
+        ),
+        ({"objective": "cispo"}, "objective=cispo: with updates_per_rollout=1 .* set objective=clip"),
+        ({"objective": "sapo", "clip_low": None, "clip_high": None}, "objective=sapo: with updates_per_"),
+        ({"clip_low": 0.1}, "clip_low=0.1: with updates_per_rollout=1 .* set clip_low=0.2 or updates_per"),
+        ({"clip_high": 0.28}, "clip_high=0.28: with updates_per_rollout=1 .* set clip_high=0.2 or updates"),
+        ({"ratio": "sequence"}, "ratio=sequence: with updates_per_rollout=1 .* set ratio=token or updates"),
+        ({"ratio": "sequence", "kl_coefficient": 0.1}, "ratio=sequence: with updates_per_rollout=1"),
+        ({"kl_in": "reward"}, "kl_in=reward: with kl_coefficient=0 .* set kl_coefficient above 0, or kl_in"),
+        ({"kl_in": "reward", "kl_estimator": "k1"}, "kl_in=reward: with kl_coefficient=0"),
+        (
+            {"kl_estimator": "k2"},
+            "kl_estimator=k2: with kl_coefficient=0 no KL is charged; set kl_coefficient",
+        ),
+        (
+            {"kl_in": "reward", "kl_coefficient": 0.1, "scale": "group_mean"},
+            "scale=group_mean with kl_in=rew",
+        ),
     ],
 )
 def test_contradictions_and_options_without_effect_are_refused(
@@ -90,6 +114,39 @@ def test_contradictions_and_options_without_effect_are_refused(
 ) -> None:
     with pytest.raises(ConfigError, match=message):
         check_algorithm(replace(load(GRPO), **change), components=1)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["rloo", "reinforce_pp", "grpo"])
+def test_a_charge_and_rewards_normalised_apart_are_refused(name: str) -> None:
+    in_reward = {"kl_in": "reward", "kl_estimator": "k1", "kl_coefficient": 0.05}
+    algorithm = replace(named(name), combine="normalize_then_sum", **in_reward)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=r"combine=normalize_then_sum with kl_in=reward: .* set kl_in=loss"):
+        check_algorithm(algorithm, components=2)
+    check_algorithm(replace(algorithm, kl_in="loss", kl_estimator="k3"), components=2)
+
+
+@pytest.mark.parametrize("name", ["gspo", "cispo", "sapo", "dapo"])
+def test_what_acts_through_the_ratio_is_refused_at_one_update(name: str) -> None:
+    with pytest.raises(ConfigError, match="with updates_per_rollout=1 the ratio is 1"):
+        check_algorithm(replace(named(name), updates_per_rollout=1), components=2)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"baseline": "leave_one_out"}, "baseline=leave_one_out: .* set baseline=group_mean or credit=both"),
+        ({"scale": "none"}, "scale=none: .* set scale=group_std or credit=both"),
+        ({"combine": "normalize_then_sum"}, "combine=normalize_then_sum: .* credit=both"),
+        ({"kl_in": "reward", "kl_estimator": "k1", "kl_coefficient": 0.1}, "kl_in=reward: .* credit=both"),
+    ],
+)
+def test_what_acts_on_whole_completions_is_refused_where_steps_are_paid(
+    change: dict[str, object], message: str
+) -> None:
+    algorithm = replace(load(GRPO), **change)  # type: ignore[arg-type]
+    check_algorithm(algorithm, components=2, credit="both")
+    with pytest.raises(ConfigError, match=message):
+        check_algorithm(algorithm, components=2, credit="process")
 
 
 @pytest.mark.parametrize(
@@ -121,7 +178,11 @@ def test_bounds_of_the_value_model_are_named() -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {"dual_clip": 3.0},
+        {"dual_clip": 3.0, "updates_per_rollout": 2},
+        {"objective": "cispo", "updates_per_rollout": 2},
+        {"ratio": "sequence", "updates_per_rollout": 2},
+        {"ratio": "sequence", "importance_cap": 2.0},
+        {"ratio": "sequence", "kl_coefficient": 0.1, "kl_estimator": "k3_corrected"},
         {"silent_groups": "keep", "kl_coefficient": 0.1},
         {"silent_groups": "keep", "entropy_coefficient": 0.1},
         {"kl_estimator": "k1", "kl_in": "reward", "kl_coefficient": 0.1},
@@ -131,6 +192,15 @@ def test_bounds_of_the_value_model_are_named() -> None:
 )
 def test_useful_mixes_are_accepted(change: dict[str, object]) -> None:
     check_algorithm(replace(load(GRPO), **change), components=1)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("credit", ["process", "both"])
+def test_a_sequence_ratio_is_taken_where_tokens_have_credit_of_their_own(credit: str) -> None:
+    check_algorithm(replace(load(GRPO), ratio="sequence"), components=1, credit=credit)
+    value = load(PPO).value
+    assert value is not None
+    ppo = replace(load(PPO), ratio="sequence", updates_per_rollout=1, value=replace(value, clip=None))
+    check_algorithm(ppo, components=1)
 
 
 @pytest.mark.parametrize(

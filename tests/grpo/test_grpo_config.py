@@ -110,8 +110,69 @@ def test_several_conflicts_are_told_at_once() -> None:
     assert [line.split("=")[0] for line in lines] == ["data.path", "rollout.group_size", "device"]
 
 
-def test_a_value_model_needs_no_group() -> None:
-    assert TRAIN.load(["algorithm=ppo", "rollout.group_size=1"]).rollout.group_size == 1
+ALONE = ["rollout.group_size=1", "algorithm=reinforce_pp"]
+SUCCESS = "algorithm.scale=group_mean"
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ["rollout.group_size=1", "algorithm=ppo"],
+        ALONE,
+        [*ALONE, "algorithm.baseline=none"],
+        [*ALONE, "algorithm.baseline=none", "algorithm.scale=none", "rollout.prompts_per_step=1"],
+    ],
+)
+def test_what_compares_no_completions_of_a_prompt_needs_no_group(overrides: list[str]) -> None:
+    assert TRAIN.load(overrides).rollout.group_size == 1
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["rollout.group_size=1", "algorithm=rloo"], "others of its prompt"),
+        ([*ALONE, "credit=both"], "a step is compared"),
+        ([*ALONE, "rollout.prompts_per_step=1"], "algorithm.baseline=batch_mean: .* nothing to compare"),
+        ([*ALONE, "rollout.prompts_per_step=1"], "algorithm.scale=batch_std: .* nothing to compare"),
+        (["rollout.group_size=2", "algorithm.scale=leave_one_out_std"], "spread is always 0; set rollout.g"),
+        ([SUCCESS, "reward=verifiable+length"], "'length' makes rewards negative"),
+        ([SUCCESS, "reward=verifiable+repetition"], "'repetition' makes rewards negative"),
+        ([SUCCESS, "reward=verifiable+format", "reward.components.format.weight=-1"], "'format' makes rew"),
+        (
+            [
+                SUCCESS,
+                "algorithm.combine=normalize_then_sum",
+                "reward=verifiable+length",
+                "reward.components.length.gate=accuracy",
+            ],
+            "'length' makes rewards negative",
+        ),
+        (
+            [
+                "algorithm.combine=normalize_then_sum",
+                "reward=verifiable+format",
+                "reward.components.format.weight=0",
+            ],
+            "there is only one reward to normalise",
+        ),
+        (["algorithm=dr_grpo", "credit=process"], "algorithm.scale=none: credit=process compares steps"),
+    ],
+)
+def test_comparisons_without_effect_or_meaning_are_refused(overrides: list[str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        TRAIN.load(overrides)
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ["reward=verifiable+format"],
+        ["reward=verifiable+length", "reward.components.length.gate=accuracy"],
+        ["reward=verifiable+length", "reward.components.length.weight=0"],
+    ],
+)
+def test_rewards_that_are_never_negative_may_be_divided_by_their_mean(overrides: list[str]) -> None:
+    assert TRAIN.load([SUCCESS, *overrides]).algorithm.scale == "group_mean"
 
 
 def test_devices_that_exist_are_taken() -> None:

@@ -21,6 +21,41 @@ from grpo.batch import row_weights, step_totals
 from grpo.loss import LossSettings, policy_loss
 from grpo.types import LossInputs
 
+UNBOUNDED = {"objective": "sapo", "clip_low": None, "clip_high": None}
+CORRECTED = {"kl_coefficient": 0.1, "kl_estimator": "k3_corrected"}
+
+
+@pytest.mark.parametrize(
+    ("case", "base", "change", "acts"),
+    [
+        *[
+            (case, {}, change, False)
+            for case in ("even", "tokens")
+            for change in ({"dual_clip": 3.0}, {"objective": "cispo"}, UNBOUNDED, {"clip_low": 0.01})
+        ],
+        ("even", {}, {"ratio": "sequence"}, False),
+        ("even", {"kl_coefficient": 0.1, "entropy_coefficient": 0.1}, {"ratio": "sequence"}, False),
+        ("tokens", {}, {"ratio": "sequence"}, True),  # credit=process or both, baseline=value
+        ("engine", {"importance_cap": 2.0}, {"ratio": "sequence"}, True),
+        ("engine", {"importance_cap": 2.0}, {"dual_clip": 3.0}, False),
+        ("even", CORRECTED, {"ratio": "sequence"}, True),
+        ("even", CORRECTED, {"objective": "cispo"}, False),
+    ],
+)
+def test_at_ratio_one_the_algorithm_refuses_what_moves_no_gradient(
+    case: str, base: dict[str, object], change: dict[str, object], acts: bool
+) -> None:
+    # `check_algorithm` states these rules by name. even: one advantage a row; engine: its own log-probs.
+    x = random_inputs(3)
+    even = x.advantages[:, :1].expand_as(x.advantages)
+    gap = x.sampling_logprobs if case == "engine" else x.logprobs.detach()
+    advantages = x.advantages if case == "tokens" else even
+    inputs = replace(x, old_logprobs=None, advantages=advantages, sampling_logprobs=gap)
+    _, before = gradient(inputs, LossSettings(**base))  # type: ignore[arg-type]
+    _, after = gradient(inputs, LossSettings(**{**base, **change}))  # type: ignore[arg-type]
+    difference = (after - before).abs().max()
+    assert difference > 1e-4 if acts else difference < 1e-15
+
 
 @pytest.mark.parametrize("filler", [float("nan"), 1e30, -1e30, float("inf")])
 @pytest.mark.parametrize("settings", SETTINGS, ids=NAMES)
