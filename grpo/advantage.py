@@ -210,16 +210,18 @@ def normalize(r: Tensor, valid: Tensor, settings: AdvantageSettings) -> Tensor:
     """(r - b) / (s + eps) of one finite reward (P, G) float64; exactly 0 on constant pools and invalid rows.
 
     The pool is what the baseline is taken over: the group, or the batch. Without a baseline nothing is
-    silenced.
+    silenced, and the rewards of a constant batch are not divided.
     """
     centred = r - _BASELINES[settings.baseline](r, valid)
     spread = _SCALES[settings.scale](r, centred, valid)
-    scaled = torch.where(spread > 0, centred / (spread + settings.eps), centred)
     silent = torch.zeros_like(valid)
     if settings.baseline in GROUP_BASELINES:
         silent = _constant(r, valid, 1, settings.tolerance).expand_as(valid)
-    elif settings.baseline == "batch_mean":
-        silent = _constant(r.reshape(1, -1), valid.reshape(1, -1), 1, settings.tolerance).expand_as(valid)
+    else:
+        alike = _constant(r.reshape(1, -1), valid.reshape(1, -1), 1, settings.tolerance)
+        spread = torch.where(alike, 0.0, spread)
+        silent = alike.expand_as(valid) if settings.baseline == "batch_mean" else silent
+    scaled = torch.where(spread > 0, centred / (spread + settings.eps), centred)
     return torch.where(valid & ~silent, scaled, 0.0)
 
 

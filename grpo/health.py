@@ -69,8 +69,9 @@ def _flat(recent: deque[Metrics]) -> str | None:
 
 
 def _is_silent(metrics: Metrics) -> bool:
-    """A value model finds signal where all completions of a prompt are paid alike."""
-    return metrics.get("frac_reward_zero_std", 0.0) > 0.5 and "critic/loss" not in metrics
+    """A value model finds signal where completions are paid alike; one alone has no spread to lack."""
+    compared = "critic/loss" not in metrics and "reward_std" in metrics
+    return compared and metrics.get("frac_reward_zero_std", 0.0) > 0.5
 
 
 def _no_signal(metrics: Metrics) -> str:

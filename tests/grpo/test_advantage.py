@@ -263,6 +263,14 @@ def test_leave_one_out_with_its_own_spread_does_not_explode() -> None:
     assert outcome_advantages(rewards, settings).values.abs().max() < 2
 
 
+@pytest.mark.parametrize("scale", ["batch_std", "batch_centred_std"])
+def test_equal_rewards_without_a_baseline_are_not_divided_by_their_rounding(scale: str) -> None:
+    # A KL of 1e-7 is charged to rewards of .2: divided by its spread they would be 2000.
+    rewards = torch.tensor([[0.2, 0.2 - 1e-7], [0.2 - 2e-7, 0.2]], dtype=torch.float64)
+    settings = AdvantageSettings(baseline="none", scale=scale)
+    close(outcome_advantages(rewards, settings).values, [[0.2, 0.2], [0.2, 0.2]], 1e-5)
+
+
 def test_infinite_rewards_are_refused_unless_the_row_is_invalid() -> None:
     rewards = torch.tensor([[1.0, float("inf"), 0.0]])
     with pytest.raises(ValueError, match="infinite"):

@@ -9,6 +9,7 @@ from grpo.health import RULES, WINDOW, HealthWatch
 HEALTHY = {
     "loss": 0.02,
     "reward": 0.9,
+    "reward_std": 0.4,
     "reward/accuracy/mean": 0.6,
     "reward/format/mean": 0.98,
     "frac_reward_zero_std": 0.3,
@@ -70,9 +71,15 @@ def test_equal_rewards_are_no_silence_beside_a_value_model() -> None:
     assert HealthWatch().notice(HEALTHY | {"frac_reward_zero_std": 1.0, "critic/loss": 0.1}) == []
 
 
+def test_groups_of_one_have_no_spread_to_lack() -> None:
+    alone = {name: value for name, value in HEALTHY.items() if name != "reward_std"}
+    assert HealthWatch().notice(alone | {"frac_reward_zero_std": 1.0}) == []
+
+
 def test_every_rule_is_tried_above() -> None:
     everything = {
         "loss": 0.0,
+        "reward_std": 0.0,
         "frac_reward_zero_std": 1.0,
         "completions/clipped_ratio": 1.0,
         "reason/accuracy/timeout": 1.0,
