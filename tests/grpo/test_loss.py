@@ -23,6 +23,7 @@ from torch import Tensor
 
 import conf
 from grpo.algorithm import AlgorithmConfig
+from grpo.batch import StepTotals, row_weights
 from grpo.loss import LossSettings, importance_weight, loss_settings, policy_loss
 from grpo.types import LossInputs
 
@@ -84,6 +85,27 @@ def test_trap_28_golden_losses_and_gradients(
 def test_golden_aggregations(aggregation: str, prompts: tuple[int, ...], loss: float) -> None:
     output = policy_loss(fixture(aggregation, prompts), LossSettings())
     assert output.loss.item() == pytest.approx(loss, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("aggregation", "rows", "windows", "loss"),
+    [
+        # verl's constant, a sum over tokens over the limit of 10, is that of one row: not divided by B = 3.
+        ("constant", 1, 1.0, -0.1183104536),
+        # TRL's dapo with accumulation 2 and 4 steps a generation divides these 9 tokens, all that was
+        # generated, by 9 * 2 / 4: the tokens of a step where its windows are equally long. Ours counts those
+        # that the step trains on, so that a step over the 9 tokens is that loss times 2 / 4.
+        ("token_mean", 3, 4 / 2, -0.2629121191),
+    ],
+)
+def test_golden_aggregations_of_other_counts(
+    aggregation: str, rows: int, windows: float, loss: float
+) -> None:
+    inputs = fixture(aggregation)
+    counted = StepTotals(rows, 9, 3)
+    weights = row_weights(inputs.mask.sum(1), torch.arange(3), aggregation, 10, counted)
+    output = policy_loss(replace(inputs, row_weights=weights), LossSettings())
+    assert windows * output.loss.item() == pytest.approx(loss, abs=1e-9)
 
 
 def test_golden_metrics() -> None:
