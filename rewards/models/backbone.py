@@ -187,7 +187,8 @@ def _at_reads(convention: Convention, model: PreTrainedModel, head: LayerHead) -
         counts = [len(row.reads) for row in rows]
         row_of_read = [place for place, count in enumerate(counts) for _ in range(count)]
         reads = [read for row in rows for read in row.reads]
-        logits = head.logits(hidden[row_of_read, reads])
+        with torch.autocast(hidden.device.type, enabled=False):  # the head is fp32, also where a caller casts
+            logits = head.logits(hidden[row_of_read, reads])
         return list(torch.split(activate(logits, convention), counts))
 
     return values

@@ -23,7 +23,7 @@ import torch
 
 from rewards.errors import ConfigError, DataError
 from rewards.labelled import Example
-from rewards.models.backbone import REFERENCE, Backbone, assemble
+from rewards.models.backbone import REFERENCE, Backbone, assemble, find_device
 from rewards.models.calibrating import Calibration, save_calibration
 from rewards.models.collating import encode
 from rewards.models.conventions import Convention, WorkedExample, save_convention
@@ -188,17 +188,17 @@ def _train(
 def _measure(folder: Path, heldout: Sequence[Example], settings: FitSettings) -> _Measured:
     """Loads the folder as any reward model, measures it, and stores its calibration.
 
-    The self-check runs in fp32, whose tolerance is small; the figures are in the numbers trained in.
+    Weights are fp32 in the self-check, whose tolerance is small, and stay so: the figures are in the numbers
+    trained in, and weights rounded to bf16 may give values that the self-check takes for another model's.
     """
     loading = ModelSettings(path=str(folder), device=settings.device, max_length=settings.max_length)
     model = RewardModel(loading)
-    version = model.version
-    if settings.precision == "bf16":
-        model = RewardModel(replace(loading, dtype="bf16"))
-    metrics, calibration = measure_and_calibrate(model, heldout, settings.calibration, settings.loss)
+    device = find_device(settings.device).type
+    with torch.autocast(device, torch.bfloat16, enabled=settings.precision == "bf16"):
+        metrics, calibration = measure_and_calibrate(model, heldout, settings.calibration, settings.loss)
     if calibration is not None:
         save_calibration(folder, calibration)
-    return _Measured(version, len(heldout), metrics, calibration)
+    return _Measured(model.version, len(heldout), metrics, calibration)
 
 
 def _report(key: str, facts: _Facts, done: _Done, measured: _Measured) -> FitReport:

@@ -178,6 +178,18 @@ def test_the_kernel_of_attention_is_chosen_and_changes_nothing(
         replace(settings, attention="fast")
 
 
+def test_a_fit_in_bf16_never_rounds_its_weights(
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rounded, a model that has learnt much may give its worked example another value, and would be lost."""
+    monkeypatch.setattr("rewards.models.selfcheck.TOLERANCE", {"fp32": 1e-4, "bf16": 0.0})
+    settings = replace(SETTINGS, precision="bf16", epochs=4.0)
+    report = run(base, "sequence-classifier", OUTCOMES, tmp_path / "out", settings)
+    _, heldout = split_by_question(OUTCOMES, 0.25, seed=0)
+    plain = measure(loaded(tmp_path / "out"), heldout)
+    assert report.metrics["brier"] == pytest.approx(plain["brier"], abs=0.01)
+
+
 def test_the_head_of_an_earlier_reward_model_is_kept(base: Path, tmp_path: Path) -> None:
     first = run(base, "sequence-classifier", OUTCOMES, tmp_path / "first")
     barely = replace(SETTINGS, learning_rate=1e-9, epochs=0.5)
