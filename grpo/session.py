@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 from accelerate import Accelerator
 
-from grpo.collect import Collector
+from grpo.collect import Collector, DynamicSampling
 from grpo.config import TrainConfig
 from grpo.data import ProblemOrder
 from grpo.iterate import Iteration
@@ -28,13 +28,31 @@ from rewards.errors import ConfigError
 
 
 def make_accelerator(config: TrainConfig) -> Accelerator:
-    """Accelerate's view of the machine: one process is the case of one rank."""
+    """Accelerate's view of the machine: one process is the case of one rank.
+
+    Raises:
+        ConfigError: the device is not there, or the processes cannot share a step's prompts.
+    """
     if config.device.startswith("cuda") and not torch.cuda.is_available():
         raise ConfigError(f"device={config.device}: no CUDA device here; use device=auto or device=cpu")
-    return Accelerator(
+    accelerator = Accelerator(
         cpu=config.device == "cpu",
         mixed_precision="bf16" if config.model.precision == "bf16" else "no",
         log_with=list(config.log.trackers) or None,
+    )
+    check_share(config.rollout.prompts_per_step, accelerator.num_processes)
+    return accelerator
+
+
+def check_share(prompts: int, ranks: int) -> None:
+    """Refuses a number of prompts a step that the ranks cannot share equally, whole groups on each."""
+    if prompts % ranks == 0:
+        return
+    below = prompts // ranks * ranks
+    choices = f"{below} or {below + ranks}" if below else f"{ranks}"
+    raise ConfigError(
+        f"rollout.prompts_per_step={prompts}: expected a multiple of the {ranks} processes, each trains on "
+        f"equally many whole groups; use {choices}"
     )
 
 
@@ -87,7 +105,7 @@ def make_session(
         seed=config.seed,
         group_size=config.rollout.group_size,
         max_tokens=config.rollout.max_completion_tokens,
-        extra_rounds=config.algorithm.dynamic_sampling_rounds,
+        dynamic=DynamicSampling(rounds, accelerator) if rounds else None,
     )
     loop = GrpoLoop(
         collector, learners.advantager, learners.updater, max_failed_share=config.max_failed_share

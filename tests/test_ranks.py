@@ -39,7 +39,7 @@ def run_on_two_ranks(trainer: Trainer, output: Path, *overrides: str) -> Path:
     return run
 
 
-def test_two_ranks_take_the_steps_of_one(trainer: Trainer) -> None:
+def test_trap_23_and_32_two_ranks_take_the_steps_of_one(trainer: Trainer) -> None:
     options = ("steps=3", "checkpoint.every=1", "algorithm.kl_coefficient=0.05", "optim.micro_batch_rows=5")
     alone = trainer.finish(*options)
     together = run_on_two_ranks(trainer, trainer.folder / "together", *options)
@@ -48,6 +48,13 @@ def test_two_ranks_take_the_steps_of_one(trainer: Trainer) -> None:
     assert completions_of(together).keys() == completions_of(alone).keys()
     first = "step_000001.parquet"
     assert completions_of(together)[first] == completions_of(alone)[first]
+    rows = completions_of(together)[first]
+    halves = rows[: len(rows) // 2], rows[len(rows) // 2 :]  # of the two ranks, in order
+    problems, written = (
+        [{str(row[name]) for row in half} for half in halves] for name in ("problem_id", "token_ids")
+    )
+    assert problems[0] & problems[1] == set()
+    assert written[0] != written[1]
     one, two = (computed(run) for run in (alone, together))
     assert one[0].keys() == two[0].keys()
     assert one[0] == pytest.approx(two[0])  # the policy before any step, measured by halves
@@ -76,6 +83,35 @@ def test_a_rank_without_signal_does_not_keep_the_other_waiting(trainer: Trainer)
     assert len(signals) == 8
     assert any(first != second for first, second in signals)
     assert summary_of(run)["steps"] == 8
+
+
+def test_trap_23_dynamic_sampling_chooses_over_all_ranks(trainer: Trainer) -> None:
+    # Pairs of completions: about half of the groups are silent, one rank has more of them than the other.
+    options = ("algorithm=dapo", "reward=verifiable", "rollout.group_size=2", "rollout.prompts_per_step=8")
+    alone = trainer.finish(*options, "steps=3")
+    together = run_on_two_ranks(trainer, trainer.folder / "together", *options, "steps=3")
+    first, *later = sorted(completions_of(alone))
+    assert completions_of(together)[first] == completions_of(alone)[first]
+    for name in (first, *later):  # of later steps the weights round apart, the groups are the same
+        one, two = ([row["problem_id"] for row in completions_of(run)[name]] for run in (alone, together))
+        assert one == two, name
+    lines = [computed(run) for run in (alone, together)]
+    assert max(line["rollout/extra_rounds"] for line in lines[0][1:]) > 0
+    for one, two in zip(*(line[1:] for line in lines), strict=True):
+        for name in ("rollout/extra_rounds", "rollout/groups_sampled", "advantages/zero_frac"):
+            assert two[name] == one[name], name
+    for name in ("loss", "grad_norm", "entropy", "reward"):  # tokens counted over ranks, two updates
+        assert lines[1][1][name] == pytest.approx(lines[0][1][name], abs=1e-5, rel=1e-4), name
+
+
+@pytest.mark.parametrize(("prompts", "choices"), [(5, "4 or 6"), (1, "2")])
+def test_prompts_that_ranks_cannot_share_are_refused(trainer: Trainer, prompts: int, choices: str) -> None:
+    done = launch(trainer, trainer.output, f"rollout.prompts_per_step={prompts}")
+    assert done.returncode != 0
+    told = done.stdout + done.stderr
+    assert f"rollout.prompts_per_step={prompts}: expected a multiple of the 2 processes" in told
+    assert f"use {choices}" in told
+    assert not run_folders(trainer.output)  # before anything is made
 
 
 def test_two_ranks_fit_one_value_model(trainer: Trainer) -> None:

@@ -14,7 +14,7 @@ from fakes import TOKENIZER, RuleScorer, llama, policy, prompts
 from grpo.advantage import AdvantageSettings, outcome_advantages
 from grpo.advantager import GroupAdvantager, GroupSettings, part_rewards, total_rewards
 from grpo.assign import CreditPlan, assign
-from grpo.collect import Collector
+from grpo.collect import Collector, DynamicSampling
 from grpo.credit import CreditSettings
 from grpo.loop import GrpoLoop, StepResult
 from grpo.loss import LossSettings
@@ -54,7 +54,14 @@ def loop(
     )
     engine = LocalEngine(model, TOKENIZER, decode_rows=rows)
     return GrpoLoop(
-        Collector(engine, scorer, seed=0, group_size=4, max_tokens=8, extra_rounds=rounds),
+        Collector(
+            engine,
+            scorer,
+            seed=0,
+            group_size=4,
+            max_tokens=8,
+            dynamic=DynamicSampling(rounds, accelerator) if rounds else None,
+        ),
         GroupAdvantager(settings, decode=engine.decode, accelerator=accelerator, penalty=penalty),
         updater,
         max_failed_share=failed,

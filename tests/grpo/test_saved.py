@@ -12,7 +12,7 @@ import pytest
 import torch
 from fakes import TOKENIZER, policy, prompts
 
-from grpo.collect import Collector, Timings
+from grpo.collect import Collector, DynamicSampling
 from grpo.prompt import EncodedPrompt
 from grpo.rollout.local import LocalEngine, Sampling
 from grpo.rollout.saved import Recorder, SavedRollouts, check_rollouts, write_rollouts
@@ -137,7 +137,8 @@ def test_dynamic_sampling_is_replayed_with_the_groups_it_replaced(
     engine: LocalEngine, tmp_path: Path
 ) -> None:
     def collect(source: Recorder) -> list[RolloutGroup]:
-        collector = Collector(source, ByLetter(), seed=0, group_size=4, max_tokens=12, extra_rounds=2)
+        dynamic = DynamicSampling(2, Accelerator(cpu=True))
+        collector = Collector(source, ByLetter(), seed=0, group_size=4, max_tokens=12, dynamic=dynamic)
         found = collector.collect(5, prompts(*TEXTS), lambda round_: prompts(f"{round_}+1="), Timings())
         return list(found.groups)
 

@@ -18,7 +18,7 @@ from grpo.advantage import AdvantageSettings
 from grpo.advantager import GroupAdvantager, GroupSettings
 from grpo.assign import CreditPlan
 from grpo.attention import PackedRows
-from grpo.collect import Collected, Collector, Timings
+from grpo.collect import Collected, Collector, DynamicSampling
 from grpo.config import TRAIN
 from grpo.loss import LossSettings
 from grpo.models import load_policy
@@ -27,6 +27,7 @@ from grpo.prompt import EncodedPrompt, encode_prompt
 from grpo.reference import FrozenReference
 from grpo.rollout.local import LocalEngine, Sampling
 from grpo.summaries import completion_rows, summarise_step
+from grpo.timings import Timings
 from grpo.tiny import tiny_tokenizer
 from grpo.types import Completion, RolloutGroup
 from grpo.update import Trainable, TrainRow, Updater, UpdateSettings
@@ -266,7 +267,8 @@ def test_trap_40_the_samples_of_a_step_are_of_one_version(extra_rounds: int) -> 
     seen: list[Sample] = []
     scorer = RuleScorer(lambda s: seen.append(s) or 1.0)  # silent groups: sampled again where allowed
     engine = LocalEngine(policy(), TOKENIZER, decode_rows=4)
-    collector = Collector(engine, scorer, seed=0, group_size=4, max_tokens=4, extra_rounds=extra_rounds)
+    dynamic = DynamicSampling(extra_rounds, Accelerator(cpu=True)) if extra_rounds else None
+    collector = Collector(engine, scorer, seed=0, group_size=4, max_tokens=4, dynamic=dynamic)
     collector.collect(7, prompts(*TEXTS), lambda round_: prompts(f"{round_}+{round_}="), Timings())
     assert {s.policy_version for s in seen} == {7}
     assert len(seen) == 4 * (len(TEXTS) + extra_rounds)
