@@ -147,7 +147,8 @@ class Run:
         if self.config.rollout.dump or broken:
             everywhere: list[RolloutGroup] = gather_object(sampled)
             if self.accelerator.is_main_process:
-                write_rollouts(self.directory / FOLDER, step, everywhere)
+                temperature = self.config.rollout.temperature
+                write_rollouts(self.directory / FOLDER, step, everywhere, temperature=temperature)
         if broken and self.config.optim.on_nonfinite == "stop":
             values = [f"{name} {result.metrics[name]:g}" for name in LOSSES if name in result.metrics]
             raise EngineError(

@@ -18,11 +18,11 @@ from grpo.data import ProblemOrder
 from grpo.iterate import Iteration
 from grpo.learners import Learners, make_learners
 from grpo.loop import GrpoLoop
-from grpo.materials import Materials
+from grpo.materials import Materials, saved_rollouts
 from grpo.outer import RoundParts, make_iteration
 from grpo.probes import make_probes
 from grpo.rollout.local import LocalEngine, pad_id
-from grpo.rollout.saved import Recorder, SavedRollouts
+from grpo.rollout.saved import Recorder
 from grpo.watch import Watch, make_watch, needs_start_policy, start_policy
 from rewards.errors import ConfigError
 
@@ -97,8 +97,9 @@ def make_session(
     learners = make_learners(config, policy, accelerator, decode=engine.decode, pad=pad)
     if start is None and config.watch.kl_rows:
         start = learners.reference
-    replay = config.rollout.replay
-    recorder = Recorder(engine if replay is None else SavedRollouts(Path(replay), engine.decode))
+    saved = saved_rollouts(config, materials.tokenizer)
+    recorder = Recorder(engine if saved is None else saved)
+    rounds = config.algorithm.dynamic_sampling_rounds
     collector = Collector(
         recorder,
         materials.scorer,
