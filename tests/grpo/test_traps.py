@@ -69,7 +69,9 @@ def updater(model: Policy, *, micro: int = 100, updates: int = 1, lr: float = 0.
     return Updater(
         Trainable(model, optimizer, torch.optim.lr_scheduler.LambdaLR(optimizer, lambda _: 1.0)),
         UpdateSettings("token_mean", 16, micro, updates, math.inf),
-        LossSettings(kl_coefficient=0.1, kl_estimator="k3"),
+        LossSettings(
+            kl_coefficient=0.1, kl_estimator="k3", importance_cap=2.0, clip_low=1e-3, clip_high=1e-3
+        ),
         accelerator=Accelerator(cpu=True),
         reference=FrozenReference(policy(llama(seed=3))),
         pad_id=0,
@@ -210,6 +212,9 @@ def test_trap_35_metrics_are_token_means_over_any_split(micro: int) -> None:
         assert value == pytest.approx(split[name], rel=1e-3, abs=1e-6), name
     assert whole["kl"] > 0
     assert whole["policy/ratio_max"] > 1
+    assert 0 < whole["clip_ratio/high_mean"] < whole["clip_ratio/high_max"] <= 1
+    low, mean, high = (whole[f"sampling/importance_sampling_ratio/{x}"] for x in ("min", "mean", "max"))
+    assert 0 < low < mean < high <= 2
 
 
 def test_trap_35_the_reward_that_is_logged_is_the_one_that_is_paid() -> None:
