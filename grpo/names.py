@@ -113,7 +113,7 @@ METRICS: dict[str, str] = {
     "refit/drift": "mean distance between the values of fixed completions before and after a refit",
     "refit/drift_mean": "the same with its sign: above 0 the refitted model says more",
     "coldstart/loss": "cross-entropy per token of the supervised phase, at its end",
-    "timing_s/<phase>": "seconds in a phase; `step` is all of them, `scorer` (scoring) runs beside `gen`",
+    "timing_s/<phase>": "seconds of the main process in a phase; `step` is all, `scorer` runs beside `gen`",
     "perf/tokens_per_s": "completion tokens sampled a second of the whole step",
     "perf/effective_tokens_per_s": "the same, counting only completions with an advantage that is not 0",
     "perf/peak_memory_gb": "largest memory in use on the accelerator so far, 10^9 bytes",

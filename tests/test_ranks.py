@@ -3,8 +3,9 @@
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from training_runs import Trainer, completions_of, computed, metrics_of, run_folders, summary_of
@@ -72,12 +73,34 @@ def test_trap_23_and_32_two_ranks_take_the_steps_of_one(trainer: Trainer) -> Non
     assert summary_of(together)["steps"] == 3
 
 
-def test_a_rank_without_signal_does_not_keep_the_other_waiting(trainer: Trainer) -> None:
-    # One prompt a rank, two completions of it: now and then one rank has both right or both wrong, alone.
-    options = ("reward=verifiable", "steps=8", "rollout.prompts_per_step=2", "rollout.group_size=2")
-    run = run_on_two_ranks(trainer, trainer.output, *options)
+@pytest.mark.parametrize(
+    ("options", "silent"),
+    [
+        # One prompt a rank, two completions of it: now and then one rank has both right or both wrong, alone.
+        (("rollout.group_size=2",), lambda row: row["advantage"] == 0),
+        # The same where silent groups are replaced while one round lasts.
+        (
+            ("rollout.group_size=2", "algorithm=dapo", "algorithm.dynamic_sampling_rounds=1"),
+            lambda row: row["advantage"] == 0,
+        ),
+        # With a value model every completion speaks, except that those that are cut off may teach nothing.
+        (
+            (
+                *("rollout.group_size=2", "rollout.max_completion_tokens=15"),
+                *("algorithm=ppo", "algorithm.mask_truncated=true"),
+            ),
+            lambda row: row["truncated"],
+        ),
+    ],
+    ids=["grpo", "dapo", "ppo"],
+)
+def test_a_rank_without_signal_does_not_keep_the_other_waiting(
+    trainer: Trainer, options: Sequence[str], silent: Callable[[Mapping[str, Any]], bool]
+) -> None:
+    shape = ("reward=verifiable", "steps=8", "rollout.prompts_per_step=2")
+    run = run_on_two_ranks(trainer, trainer.output, *shape, *options)
     signals = [
-        (any(row["advantage"] for row in rows[:2]), any(row["advantage"] for row in rows[2:]))
+        (not all(map(silent, rows[:2])), not all(map(silent, rows[2:])))
         for rows in completions_of(run).values()
     ]
     assert len(signals) == 8
@@ -129,7 +152,7 @@ def test_two_ranks_fit_one_value_model(trainer: Trainer) -> None:
 def test_two_ranks_fill_one_replay_buffer(trainer: Trainer) -> None:
     options = ("reward=verifiable", "iterate=deepseekmath", "iterate.reward_model.refit=off", "steps=3")
     options += ("iterate.steps=2", "iterate.reference.follow=ema", "iterate.reference.decay=0.5")
-    options += ("rollout.group_size=4", "rollout.prompts_per_step=4")
+    options += ("rollout.group_size=4", "rollout.prompts_per_step=4", "algorithm.aggregation=constant")
     alone = trainer.finish(*options)
     together = run_on_two_ranks(trainer, trainer.folder / "together", *options)
     kept = [list(ReplayBuffer(run / "replay", ReplaySettings()).groups()) for run in (alone, together)]
@@ -139,6 +162,8 @@ def test_two_ranks_fill_one_replay_buffer(trainer: Trainer) -> None:
     assert first[0] == first[1]
     assert [group.problem for group in kept[0]] == [group.problem for group in kept[1]]
     one, two = (computed(run) for run in (alone, together))
+    for name in ("loss", "grad_norm"):  # trap 23, the constant denominator
+        assert two[1][name] == pytest.approx(one[1][name], abs=1e-6, rel=1e-6), name
     assert two[3]["kl"] == pytest.approx(one[3]["kl"], abs=1e-6, rel=1e-3)
     assert one[3]["kl"] > 0
 
