@@ -17,10 +17,11 @@ from torch import Tensor
 
 from grpo.advantage import Advantages, AdvantageSettings, outcome_advantages
 from grpo.assign import CreditPlan, assign
-from grpo.collect import Collected, Timings
+from grpo.collect import Collected
 from grpo.offsets import Decode
 from grpo.penalty import KlPenalty
 from grpo.ranks import rows_of_ranks
+from grpo.timings import Timings
 from grpo.update import TrainRow
 from rewards.types import Score, Verdict
 
@@ -80,7 +81,7 @@ class GroupAdvantager:
     def credit(self, collected: Collected, timings: Timings) -> Credited:
         """The rows of a step."""
         with timings.phase("adv"):
-            advantages, charged = self._advantages(collected)
+            advantages, charged = self._advantages(collected, timings)
             assigned = assign(
                 collected.groups,
                 collected.scores,
@@ -91,7 +92,7 @@ class GroupAdvantager:
             )
         return Credited(advantages, assigned.rows, charged | assigned.metrics)
 
-    def _advantages(self, collected: Collected) -> tuple[Advantages, dict[str, float]]:
+    def _advantages(self, collected: Collected, timings: Timings) -> tuple[Advantages, dict[str, float]]:
         """This rank's rows of advantages over all ranks, so that batch statistics are the step's."""
         weights: list[float] | None = None
         metrics: dict[str, float] = {}
@@ -101,7 +102,8 @@ class GroupAdvantager:
         else:
             rewards = total_rewards(collected.scores)
         if self.penalty is not None:
-            charges, metrics = self.penalty.charge(collected.groups)
+            with timings.phase("ref", out_of="adv"):
+                charges, metrics = self.penalty.charge(collected.groups)
             rewards = rewards - charges.sum(1).reshape(rewards.shape)
         whole = outcome_advantages(
             rows_of_ranks(self.accelerator, rewards), self.settings.advantage, weights=weights

@@ -2,24 +2,26 @@
 
 Dynamic sampling (DAPO, arXiv 2503.14476, section 3.2): groups whose completions are all right or all wrong
 teach nothing, so other prompts are sampled in their place, for a bounded number of rounds. What counts is the
-accuracy component where the reward has one: a length penalty on top would make every group look mixed.
+accuracy component where the reward has one: a length penalty on top would make every group look mixed. The
+choice is made over all ranks: one process and several train on the same groups, in the same order.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 import torch
+from accelerate import Accelerator
+from accelerate.utils import gather_object
 
 from grpo.advantage import constant_groups
 from grpo.prompt import EncodedPrompt
 from grpo.rollout.local import Sampling
 from grpo.summaries import ACCURACY, component
+from grpo.timings import Timings
 from grpo.types import RolloutGroup
 from rewards.errors import EngineError
 from rewards.scorer import Scorer
@@ -37,20 +39,12 @@ class Engine(Protocol):
         ...
 
 
-@dataclass(slots=True)
-class Timings:
-    """Seconds by phase, under the field's names."""
+@dataclass(frozen=True, slots=True)
+class DynamicSampling:
+    """rounds: at most, beyond the first. accelerator: of the ranks that share a step."""
 
-    seconds: dict[str, float] = field(default_factory=dict[str, float])
-
-    @contextmanager
-    def phase(self, name: str) -> Iterator[None]:
-        """Adds the time inside the block to a phase."""
-        start = time.perf_counter()
-        try:
-            yield
-        finally:
-            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
+    rounds: int
+    accelerator: Accelerator
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +61,7 @@ class Collector:
 
     Args:
         seed: of the run; with the step it keys every sample.
-        extra_rounds: of dynamic sampling at most; 0 for none.
+        dynamic: how silent groups are replaced; None keeps them.
     """
 
     def __init__(
@@ -78,44 +72,48 @@ class Collector:
         seed: int,
         group_size: int,
         max_tokens: int,
-        extra_rounds: int = 0,
+        dynamic: DynamicSampling | None = None,
     ) -> None:
         self.engine = engine
         self.scorer = scorer
         self.seed = seed
         self.group_size = group_size
         self.max_tokens = max_tokens
-        self.extra_rounds = extra_rounds
+        self.dynamic = dynamic
 
     def collect(
         self, step: int, prompts: Sequence[EncodedPrompt], reserve: Reserve, timings: Timings
     ) -> Collected:
-        """As many groups as prompts; silent ones are replaced while rounds last, and kept after."""
-        groups, scores = self._sample(f"{self.seed}/train/{step}", step, prompts, timings)
-        if self.extra_rounds == 0:
-            return Collected(groups, scores, {})
-        pairs = list(zip(groups, scores, strict=True))
-        used = {group.problem.id for group in groups}
-        sampled, rounds = len(pairs), 0
-        speaking = [pair for pair in pairs if not is_silent(pair[1])]
-        silent = [pair for pair in pairs if is_silent(pair[1])]
-        while len(speaking) < len(prompts) and rounds < self.extra_rounds:
+        """As many groups as prompts; silent ones are replaced while rounds last, and kept after.
+
+        With dynamic sampling every rank has equally many prompts, and which rank a group is trained on is
+        decided at the end: a rank with groups to spare gives them to one that lacks some.
+        """
+        first = self._sample(f"{self.seed}/train/{step}", step, prompts, timings)
+        if self.dynamic is None:
+            return _collected(first, {})
+        mine = {group.problem.id: (group, scores) for group, scores in first}
+        silent = _silence(first)
+        wanted, rounds = len(silent), 0
+        while rounds < self.dynamic.rounds and list(silent.values()).count(False) < wanted:
             rounds += 1
-            fresh = [prompt for prompt in reserve(rounds) if prompt.problem.id not in used]
-            if not fresh:
-                continue
-            used |= {prompt.problem.id for prompt in fresh}
-            more = zip(*self._sample(f"{self.seed}/train/{step}/{rounds}", step, fresh, timings), strict=True)
-            for pair in more:
-                (silent if is_silent(pair[1]) else speaking).append(pair)
-                sampled += 1
-        chosen = (speaking + silent)[: len(prompts)]
-        metrics = {"rollout/extra_rounds": float(rounds), "rollout/groups_sampled": float(sampled)}
-        return Collected(tuple(group for group, _ in chosen), tuple(row for _, row in chosen), metrics)
+            fresh = [prompt for prompt in reserve(rounds) if prompt.problem.id not in silent]
+            more = self._sample(f"{self.seed}/train/{step}/{rounds}", step, fresh, timings)
+            mine |= {group.problem.id: (group, scores) for group, scores in more}
+            silent |= _silence(more)
+        chosen = sorted(silent, key=lambda problem: silent[problem])[:wanted]  # in the order they were found
+        kept = gather_object([(problem, mine[problem]) for problem in chosen if problem in mine])
+        share = wanted // self.dynamic.accelerator.num_processes
+        own = chosen[self.dynamic.accelerator.process_index * share :][:share]
+        metrics = {"rollout/extra_rounds": float(rounds), "rollout/groups_sampled": float(len(silent))}
+        return _collected([dict(kept)[problem] for problem in own], metrics)
 
     def _sample(
         self, key: str, version: int, prompts: Sequence[EncodedPrompt], timings: Timings
-    ) -> tuple[tuple[RolloutGroup, ...], tuple[tuple[Score, ...], ...]]:
+    ) -> list[_Pair]:
+        """A group a prompt, with its scores."""
+        if not prompts:
+            return []
         sampling = Sampling(key, self.group_size, self.max_tokens, version=version)
         groups: list[RolloutGroup] = []
         pending: list[Future[list[Score]]] = []
@@ -123,11 +121,28 @@ class Collector:
             with timings.phase("gen"):
                 for batch in self.engine.generate(prompts, sampling):
                     groups.extend(batch)
-                    pending.append(scoring.submit(score_completions, self.scorer, batch))
+                    pending.append(scoring.submit(self._score, batch, timings))
             with timings.phase("reward"):  # what decoding did not hide
                 flat = [score for future in pending for score in future.result()]
         starts = range(0, len(flat), self.group_size)
-        return tuple(groups), tuple(tuple(flat[i : i + self.group_size]) for i in starts)
+        return list(zip(groups, [tuple(flat[i : i + self.group_size]) for i in starts], strict=True))
+
+    def _score(self, batch: Sequence[RolloutGroup], timings: Timings) -> list[Score]:
+        with timings.phase("scorer"):
+            return score_completions(self.scorer, batch)
+
+
+_Pair = tuple[RolloutGroup, tuple[Score, ...]]
+"""A group and its scores."""
+
+
+def _collected(pairs: Sequence[_Pair], metrics: dict[str, float]) -> Collected:
+    return Collected(tuple(group for group, _ in pairs), tuple(scores for _, scores in pairs), metrics)
+
+
+def _silence(pairs: Sequence[_Pair]) -> dict[str, bool]:
+    """Whether each group of all ranks is silent, by problem id in the order of the step's prompts."""
+    return dict(gather_object([(group.problem.id, is_silent(scores)) for group, scores in pairs]))
 
 
 def score_completions(scorer: Scorer, groups: Sequence[RolloutGroup]) -> list[Score]:

@@ -62,7 +62,8 @@ def episodes_of(groups: Sequence[RolloutGroup]) -> Episodes:
 
 @dataclass(frozen=True, slots=True)
 class CriticSettings:
-    """aggregation, max_length, micro_batch_rows, updates_per_rollout, max_grad_norm: as for the policy.
+    """aggregation, max_length, micro_batch_rows, updates_per_rollout, max_grad_norm, micro_batch_tokens: as
+    for the policy.
 
     clip: how far values move from those at sampling before the loss stops paying for it; None for no bound.
     """
@@ -73,6 +74,7 @@ class CriticSettings:
     updates_per_rollout: int
     max_grad_norm: float
     clip: float | None = None
+    micro_batch_tokens: int | None = None
 
 
 class Critic:
@@ -139,7 +141,13 @@ class Critic:
 
     def _micro_batches(self, rows: Episodes, kept: Sequence[int]) -> list[list[int]]:
         lengths = [len(ids) for ids in rows.token_ids]
-        return micro_batches(lengths, rows.prompt_of_row, kept, self.settings.micro_batch_rows)
+        return micro_batches(
+            lengths,
+            rows.prompt_of_row,
+            kept,
+            self.settings.micro_batch_rows,
+            tokens=self.settings.micro_batch_tokens,
+        )
 
     def _micro_batch(
         self, rows: Episodes, chunk: list[int], values: Tensor, returns: Tensor, weights: Tensor

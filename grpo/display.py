@@ -169,7 +169,9 @@ def print_plan(console: Console, rows: Sequence[tuple[str, str, str]]) -> None:
 
 
 def print_samples(console: Console, rows: Sequence[CompletionRow], title: str = "completions") -> None:
-    """Completions with what each component made of them and why."""
+    """Completions with what each component made of them and why; nothing where there are none."""
+    if not rows:
+        return
     table = Table(title=Text(title), title_justify="left", show_lines=True)
     for heading in ("prompt", "completion", "gold", "reward", "advantage"):
         table.add_column(heading, overflow="fold", justify="left")

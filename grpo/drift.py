@@ -20,8 +20,8 @@ from grpo.types import RolloutGroup
 class Drift:
     """Measures `watch/kl` and `watch/kl_completion`.
 
-    start: the policy as it started. rows: completions measured a step, over all ranks. rows_at_once: of one
-    forward; changes memory only.
+    start: the policy as it started. rows: completions measured a step, over all ranks. rows_at_once,
+    tokens_at_once: completions and their tokens of one forward at most; they change memory only.
     """
 
     start: Reference
@@ -29,6 +29,7 @@ class Drift:
     rows_at_once: int
     pad_id: int
     accelerator: Accelerator
+    tokens_at_once: int | None = None
 
     def measure(self, groups: Sequence[RolloutGroup]) -> dict[str, float]:
         """KL(policy || start) in nats by k3, of the policy that sampled: a token, and summed a completion.
@@ -39,7 +40,9 @@ class Drift:
         flat = [(p, completion) for p, group in enumerate(groups) for completion in group.completions]
         wanted = min(len(flat), -(-self.rows // self.accelerator.num_processes))
         chosen = [flat[i * len(flat) // wanted] for i in range(wanted)]
-        measured = KlRows(self.start, "k3", self.rows_at_once, self.pad_id, self.accelerator.device)
+        measured = KlRows(
+            self.start, "k3", self.rows_at_once, self.pad_id, self.accelerator.device, self.tokens_at_once
+        )
         nats = measured.estimate([group.prompt_ids for group in groups], chosen)
         mine = [float(nats.sum()), float(sum(len(c.token_ids) for _, c in chosen)), float(wanted)]
         total, tokens, completions = sum_over_ranks(self.accelerator, mine)

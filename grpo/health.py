@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from statistics import fmean
 
+from grpo.alarms import GOLD
 from grpo.probes import DEGENERATE, HONEST, pays_for, probe_metric
 
 Metrics = Mapping[str, float]
@@ -55,7 +56,7 @@ class HealthWatch:
 def _flat(recent: deque[Metrics]) -> str | None:
     """The layout is always right while accuracy stands still below the top."""
     layout = [step["reward/format/mean"] for step in recent if "reward/format/mean" in step]
-    accuracy = [step["reward/accuracy/mean"] for step in recent if "reward/accuracy/mean" in step]
+    accuracy = [step[GOLD] for step in recent if GOLD in step]
     if len(layout) < WINDOW or len(accuracy) < WINDOW:
         return None
     half = WINDOW // 2
@@ -157,9 +158,7 @@ RULES = (
     ),
     Rule(
         "duplicates",
-        lambda metrics: (
-            metrics.get("groups/duplicates", 0.0) > 0.5 and metrics.get("reward/accuracy/mean", 0.0) < 0.9
-        ),
+        lambda metrics: metrics.get("groups/duplicates", 0.0) > 0.5 and metrics.get(GOLD, 0.0) < 0.9,
         lambda metrics: (
             f"{_percent(metrics['groups/duplicates'])} of the completions repeat another of their group: the "
             "policy hardly explores; a higher rollout.temperature would"

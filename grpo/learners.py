@@ -82,6 +82,7 @@ def make_learners(
             algorithm.updates_per_rollout,
             config.optim.max_grad_norm,
             algorithm.value.clip,
+            config.optim.micro_batch_tokens,
         ),
         accelerator=accelerator,
         pad_id=pad,
@@ -157,4 +158,5 @@ def _penalty(
         pad,
         accelerator,
         algorithm.kl_target,
+        config.optim.micro_batch_tokens,
     )

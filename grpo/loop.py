@@ -12,8 +12,9 @@ from dataclasses import dataclass
 
 from grpo.advantage import Advantages
 from grpo.advantager import Advantager
-from grpo.collect import Collector, Reserve, Timings
+from grpo.collect import Collector, Reserve
 from grpo.prompt import EncodedPrompt
+from grpo.timings import Timings
 from grpo.types import RolloutGroup
 from grpo.update import Updater
 from rewards.errors import EngineError
@@ -59,7 +60,8 @@ class GrpoLoop:
             self._stop_if_scoring_fails(collected.scores)
             credited = self.advantager.credit(collected, timings)
             with timings.phase("update_actor"):
-                updated = self.updater.update([group.prompt_ids for group in collected.groups], credited.rows)
+                prompt_ids = [group.prompt_ids for group in collected.groups]
+                updated = self.updater.update(prompt_ids, credited.rows, timings)
         metrics = collected.metrics | credited.metrics | updated
         return StepResult(collected.groups, collected.scores, credited.advantages, metrics, timings)
 

@@ -12,6 +12,7 @@ Knows nothing of models, sampling or devices.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -75,8 +76,9 @@ def policy_loss(inputs: LossInputs, settings: LossSettings) -> LossOutput:
     Backward once per micro-batch adds the gradients up; where ranks *average* gradients (DDP), multiply the
     loss by the number of ranks. Sums (add them up, then divide by `tokens`): tokens, ratio, approx_kl (old
     to new policy, the k3 form), clip_low, clip_high, and where given kl, k1, k2 (policy to reference),
-    entropy, importance, sampling_gap (|log pi_old - log pi_sampling|). Names that begin with `max/` are
-    maxima: take the largest.
+    entropy, importance, sampling_gap (|log pi_old - log pi_sampling|). Names that begin with `max/` or `min/`
+    are extremes: take the largest or the smallest. Rows of weight 0 are in none of them: a rank that has
+    nothing to learn runs one only to keep step with the others.
 
     Raises:
         ValueError: when a setting needs an input that was not given.
@@ -100,9 +102,13 @@ def policy_loss(inputs: LossInputs, settings: LossSettings) -> LossOutput:
     loss = (torch.where(mask, per_token, 0.0) * weights).sum()
 
     with torch.no_grad():
-        sums = _sums(x, log_ratio, old, settings)
-        sums["clip_low"] = (objective.low & mask).sum()
-        sums["clip_high"] = (objective.high & mask).sum()
+        counted = mask & (weights != 0)
+        sums = _sums(replace(x, mask=counted), log_ratio, old, settings)
+        sums["clip_low"] = (objective.low & counted).sum()
+        high = (objective.high & counted).sum(1)
+        sums["clip_high"] = high.sum()
+        share = high / counted.sum(1).clamp(min=1)
+        sums["max/clip_high"] = share.max() if len(share) else share.sum()
     return LossOutput(loss, sums)
 
 
@@ -178,6 +184,10 @@ def _sums(x: LossInputs, log_ratio: Tensor, old: Tensor, settings: LossSettings)
     def largest(values: Tensor) -> Tensor:
         return torch.where(mask, values, 0.0).max() if mask.numel() else values.new_zeros(())
 
+    def smallest(values: Tensor) -> Tensor:
+        kept = torch.where(mask, values, math.inf)
+        return kept.min() if mask.numel() else values.new_full((), math.inf)
+
     ratio = log_ratio.exp()
     sums = {"tokens": mask.sum(), "ratio": total(ratio), "max/ratio": largest(ratio)}
     sums["approx_kl"] = total(k3(bounded(x.logprobs - old)))
@@ -190,5 +200,7 @@ def _sums(x: LossInputs, log_ratio: Tensor, old: Tensor, settings: LossSettings)
         gap = (old - x.sampling_logprobs).abs().nan_to_num(nan=0.0)
         sums |= {"sampling_gap": total(gap), "max/sampling_gap": largest(gap)}
         if settings.importance_cap is not None:
-            sums["importance"] = total(importance_weight(old, x.sampling_logprobs, settings.importance_cap))
+            weight = importance_weight(old, x.sampling_logprobs, settings.importance_cap)
+            sums |= {"importance": total(weight), "max/importance": largest(weight)}
+            sums["min/importance"] = smallest(weight)
     return sums

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from transformers import PreTrainedTokenizerBase
@@ -14,7 +15,8 @@ from grpo.evaluation import Judges
 from grpo.models import load_policy
 from grpo.policy import Policy
 from grpo.prompt import EncodedPrompt, encode_prompts
-from grpo.rollout.saved import check_rollouts
+from grpo.rollout.local import Sampling, decode_completion
+from grpo.rollout.saved import SavedRollouts, check_rollouts
 from rewards.build import build, build_scorer
 from rewards.config import RewardConfig
 from rewards.errors import DataError
@@ -70,9 +72,10 @@ def gather_materials(config: TrainConfig) -> Materials:
     heldout, heldout_notes = _encode(
         data.evaluation, "held-out", loaded.tokenizer, spec, config.data.max_prompt_tokens
     )
-    ProblemOrder(config.seed, len(train)).batch(
-        0, config.rollout.prompts_per_step
-    )  # refuses too few problems
+    first = ProblemOrder(config.seed, len(train)).batch(0, config.rollout.prompts_per_step)
+    if (saved := saved_rollouts(config, loaded.tokenizer)) is not None:
+        limits = Sampling("", config.rollout.group_size, config.rollout.max_completion_tokens, version=1)
+        saved.check([train[i] for i in first], limits)
     return Materials(
         spec,
         loaded.policy,
@@ -84,6 +87,17 @@ def gather_materials(config: TrainConfig) -> Materials:
         train,
         heldout,
         (*data.faults, *loaded.notes, *train_notes, *heldout_notes),
+    )
+
+
+def saved_rollouts(config: TrainConfig, tokenizer: PreTrainedTokenizerBase) -> SavedRollouts | None:
+    """What a run trains on again instead of sampling; None where it samples."""
+    if config.rollout.replay is None:
+        return None
+    return SavedRollouts(
+        Path(config.rollout.replay),
+        partial(decode_completion, tokenizer),
+        temperature=config.rollout.temperature,
     )
 
 

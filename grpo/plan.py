@@ -69,7 +69,10 @@ def plan_rows(config: TrainConfig, materials: Materials) -> list[tuple[str, str,
     width = longest + rollout.max_completion_tokens
     heads = settings.num_key_value_heads * settings.hidden_size // settings.num_attention_heads
     cache = 2 * settings.num_hidden_layers * heads * 4 * width * min(rollout.decode_rows, completions)
-    batch_tokens = config.optim.micro_batch_rows * width
+    at_once, tokens = config.optim.micro_batch_rows, config.optim.micro_batch_tokens
+    if tokens is not None:  # so many rows fit at least
+        at_once = min(at_once, max(1, tokens // rollout.max_completion_tokens))
+    batch_tokens = at_once * width
     per_token = settings.hidden_size * (2 if config.model.gradient_checkpointing else 34)
     activations = 4 * settings.num_hidden_layers * per_token * batch_tokens
     learners = 2 if config.algorithm.value is not None else 1  # the value model is another of the same size
@@ -90,8 +93,8 @@ def plan_rows(config: TrainConfig, materials: Materials) -> list[tuple[str, str,
         ("decode batches a step", f"{-(-completions // rollout.decode_rows)}", "rollout.decode_rows"),
         (
             "backward passes an update",
-            f"<= {-(-completions // config.optim.micro_batch_rows)}",
-            "optim.micro_batch_rows",
+            f"<= {-(-completions // at_once)}",
+            "optim.micro_batch_rows, optim.micro_batch_tokens",
         ),
         ("updates a step", f"{config.algorithm.updates_per_rollout}", "algorithm.updates_per_rollout"),
         ("steps", f"{config.steps}", f"{config.steps * completions} completions in all"),

@@ -16,10 +16,11 @@ from torch import Tensor, nn
 
 from grpo.advantage import Advantages
 from grpo.advantager import Credited, total_rewards
-from grpo.collect import Collected, Timings
+from grpo.collect import Collected
 from grpo.critic import Critic, episodes_of
 from grpo.penalty import KlPenalty
 from grpo.ranks import max_over_ranks, rows_of_ranks
+from grpo.timings import Timings
 from grpo.update import TrainRow
 from grpo.value import gae, token_rewards, whiten
 
@@ -72,7 +73,7 @@ class ValueAdvantager:
             values = self.critic.values(rows)
         with timings.phase("adv"):
             mask = rows.mask() & scored[:, None]
-            charges, charged = self._charges(collected, mask)
+            charges, charged = self._charges(collected, mask, timings)
             paid = token_rewards(rewards.reshape(-1), charges, mask)
             advantages, returns = gae(paid, values, mask, self.settings.gamma, self.settings.lam)
             advantages, quality = self._over_step(advantages, values, returns, mask)
@@ -84,10 +85,13 @@ class ValueAdvantager:
         )
         return Credited(_means(advantages, mask, rewards.shape), train_rows, charged | quality | fitted)
 
-    def _charges(self, collected: Collected, mask: Tensor) -> tuple[Tensor, dict[str, float]]:
+    def _charges(
+        self, collected: Collected, mask: Tensor, timings: Timings
+    ) -> tuple[Tensor, dict[str, float]]:
         if self.penalty is None:
             return torch.zeros(mask.shape), {}
-        return self.penalty.charge(collected.groups)
+        with timings.phase("ref", out_of="adv"):
+            return self.penalty.charge(collected.groups)
 
     def _over_step(
         self, advantages: Tensor, values: Tensor, returns: Tensor, mask: Tensor

@@ -33,6 +33,11 @@ def max_over_ranks(accelerator: Accelerator, value: float) -> float:
     return float(rows_of_ranks(accelerator, torch.tensor([value], dtype=torch.float64)).max())
 
 
+def min_over_ranks(accelerator: Accelerator, value: float) -> float:
+    """The smallest value of any rank."""
+    return -max_over_ranks(accelerator, -value)
+
+
 def rows_of_ranks(accelerator: Accelerator, rows: Tensor) -> Tensor:
     """The rows of all ranks, stacked in rank order, on the CPU; every rank gives equally many."""
     gathered = accelerator.gather(rows.to(accelerator.device))

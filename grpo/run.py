@@ -147,7 +147,8 @@ class Run:
         if self.config.rollout.dump or broken:
             everywhere: list[RolloutGroup] = gather_object(sampled)
             if self.accelerator.is_main_process:
-                write_rollouts(self.directory / FOLDER, step, everywhere)
+                temperature = self.config.rollout.temperature
+                write_rollouts(self.directory / FOLDER, step, everywhere, temperature=temperature)
         if broken and self.config.optim.on_nonfinite == "stop":
             values = [f"{name} {result.metrics[name]:g}" for name in LOSSES if name in result.metrics]
             raise EngineError(
@@ -161,17 +162,13 @@ class Run:
 
     def _prompts(self, step: int) -> list[EncodedPrompt]:
         """This rank's share of the step's prompts: whole groups stay on a rank."""
-        return self._share(self.session.order.batch(step - 1, self._batch_size()))
+        return self._share(self.session.order.batch(step - 1, self.config.rollout.prompts_per_step))
 
     def _reserve(self, step: int, round_: int) -> list[EncodedPrompt]:
         """This rank's further prompts for a round of dynamic sampling."""
         rounds = self.config.algorithm.dynamic_sampling_rounds
-        return self._share(self.session.reserve.batch((step - 1) * rounds + round_ - 1, self._batch_size()))
-
-    def _batch_size(self) -> int:
-        """Prompts a step over all ranks, equally many on each."""
-        ranks = self.accelerator.num_processes
-        return self.config.rollout.prompts_per_step // ranks * ranks
+        place = (step - 1) * rounds + round_ - 1
+        return self._share(self.session.reserve.batch(place, self.config.rollout.prompts_per_step))
 
     def _share(self, chosen: Sequence[int]) -> list[EncodedPrompt]:
         size = len(chosen) // self.accelerator.num_processes

@@ -12,29 +12,47 @@ from pathlib import Path
 import torch
 from accelerate import Accelerator
 
-from grpo.collect import Collector
+from grpo.collect import Collector, DynamicSampling
 from grpo.config import TrainConfig
 from grpo.data import ProblemOrder
 from grpo.iterate import Iteration
 from grpo.learners import Learners, make_learners
 from grpo.loop import GrpoLoop
-from grpo.materials import Materials
+from grpo.materials import Materials, saved_rollouts
 from grpo.outer import RoundParts, make_iteration
 from grpo.probes import make_probes
 from grpo.rollout.local import LocalEngine, pad_id
-from grpo.rollout.saved import Recorder, SavedRollouts
+from grpo.rollout.saved import Recorder
 from grpo.watch import Watch, make_watch, needs_start_policy, start_policy
 from rewards.errors import ConfigError
 
 
 def make_accelerator(config: TrainConfig) -> Accelerator:
-    """Accelerate's view of the machine: one process is the case of one rank."""
+    """Accelerate's view of the machine: one process is the case of one rank.
+
+    Raises:
+        ConfigError: the device is not there, or the processes cannot share a step's prompts.
+    """
     if config.device.startswith("cuda") and not torch.cuda.is_available():
         raise ConfigError(f"device={config.device}: no CUDA device here; use device=auto or device=cpu")
-    return Accelerator(
+    accelerator = Accelerator(
         cpu=config.device == "cpu",
         mixed_precision="bf16" if config.model.precision == "bf16" else "no",
         log_with=list(config.log.trackers) or None,
+    )
+    check_share(config.rollout.prompts_per_step, accelerator.num_processes)
+    return accelerator
+
+
+def check_share(prompts: int, ranks: int) -> None:
+    """Refuses a number of prompts a step that the ranks cannot share equally, whole groups on each."""
+    if prompts % ranks == 0:
+        return
+    below = prompts // ranks * ranks
+    choices = f"{below} or {below + ranks}" if below else f"{ranks}"
+    raise ConfigError(
+        f"rollout.prompts_per_step={prompts}: expected a multiple of the {ranks} processes, each trains on "
+        f"equally many whole groups; use {choices}"
     )
 
 
@@ -79,15 +97,16 @@ def make_session(
     learners = make_learners(config, policy, accelerator, decode=engine.decode, pad=pad)
     if start is None and config.watch.kl_rows:
         start = learners.reference
-    replay = config.rollout.replay
-    recorder = Recorder(engine if replay is None else SavedRollouts(Path(replay), engine.decode))
+    saved = saved_rollouts(config, materials.tokenizer)
+    recorder = Recorder(engine if saved is None else saved)
+    rounds = config.algorithm.dynamic_sampling_rounds
     collector = Collector(
         recorder,
         materials.scorer,
         seed=config.seed,
         group_size=config.rollout.group_size,
         max_tokens=config.rollout.max_completion_tokens,
-        extra_rounds=config.algorithm.dynamic_sampling_rounds,
+        dynamic=DynamicSampling(rounds, accelerator) if rounds else None,
     )
     loop = GrpoLoop(
         collector, learners.advantager, learners.updater, max_failed_share=config.max_failed_share

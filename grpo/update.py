@@ -22,8 +22,9 @@ from torch.optim.lr_scheduler import LRScheduler
 from grpo.batch import pad_rows, row_weights, step_totals
 from grpo.loss import LossSettings, policy_loss
 from grpo.policy import TokenBatch, token_batch
-from grpo.ranks import max_over_ranks, sum_over_ranks, totals_over_ranks
+from grpo.ranks import max_over_ranks, min_over_ranks, sum_over_ranks, totals_over_ranks
 from grpo.reference import Reference
+from grpo.timings import Timings
 from grpo.types import LossInputs
 
 METRIC_NAMES = {
@@ -33,6 +34,7 @@ METRIC_NAMES = {
     "entropy": "entropy",
     "clip_low": "clip_ratio/low_mean",
     "clip_high": "clip_ratio/high_mean",
+    "max/clip_high": "clip_ratio/high_max",
     "clip_region": "clip_ratio/region_mean",
     "approx_kl": "policy/approx_kl",
     "ratio": "policy/ratio_mean",
@@ -40,6 +42,8 @@ METRIC_NAMES = {
     "sampling_gap": "sampling/sampling_logp_difference/mean",
     "max/sampling_gap": "sampling/sampling_logp_difference/max",
     "importance": "sampling/importance_sampling_ratio/mean",
+    "min/importance": "sampling/importance_sampling_ratio/min",
+    "max/importance": "sampling/importance_sampling_ratio/max",
 }
 """The loss's sums -> the field's names."""
 LOSSES = ("loss", "grad_norm", "critic/loss", "critic/grad_norm")
@@ -109,10 +113,18 @@ class Updater:
         self.reference = reference
         self.pad_id = pad_id
 
-    def update(self, prompts: Sequence[Tensor], rows: Sequence[TrainRow]) -> dict[str, float]:
+    def update(
+        self, prompts: Sequence[Tensor], rows: Sequence[TrainRow], timings: Timings | None = None
+    ) -> dict[str, float]:
         """Takes `updates_per_rollout` optimiser steps.
 
-        Returns the step's loss metrics, equal on every rank.
+        Args:
+            prompts: ids of each.
+            rows: of the step, each with its place among the prompts.
+            timings: gets the reference's forward as `ref`, out of `update_actor`; None measures nothing.
+
+        Returns:
+            The step's loss metrics, equal on every rank.
         """
         lengths = torch.tensor([len(row.token_ids) if row.trained else 0 for row in rows])
         index = torch.tensor([row.prompt for row in rows])
@@ -133,6 +145,7 @@ class Updater:
         if not batches:  # this rank learns nothing, the others wait for its gradients
             batches, weights = [[0]], torch.zeros_like(weights)
         prepared = [self._prepare(prompts, [rows[i] for i in batch], weights[batch]) for batch in batches]
+        self._refer(prepared, timings or Timings())
         metrics = [self._optimiser_step(prepared) for _ in range(self.settings.updates_per_rollout)]
         rate = self.trainable.scheduler.get_last_lr()[0]
         return {name: _over_updates(name, [m[name] for m in metrics]) for name in metrics[0]} | {
@@ -157,8 +170,17 @@ class Updater:
             pad_rows([row.advantages for row in rows], 0.0, torch.float32).to(device),
             pad_rows([row.logprobs for row in rows], 0.0, torch.float32).to(device),
             weights.to(device),
-            self.reference.logprobs(batch) if self.reference is not None else None,
         )
+
+    def _refer(self, batches: Sequence[_MicroBatch], timings: Timings) -> None:
+        """Fills in the reference's log-probs."""
+        if self.reference is None:
+            return
+        with timings.phase("ref", out_of="update_actor"):
+            for batch in batches:
+                batch.ref_logprobs = self.reference.logprobs(batch.tokens)
+            if self.accelerator.device.type == "cuda":
+                torch.cuda.synchronize(self.accelerator.device)  # or its time would count as the update's
 
     def _optimiser_step(self, batches: Sequence[_MicroBatch]) -> dict[str, float]:
         policy, optimizer = self.trainable.module, self.trainable.optimizer
@@ -196,19 +218,19 @@ class Updater:
     def _means(self, sums: dict[str, float]) -> dict[str, float]:
         """Token means over all ranks, under the names of grpo.names.
 
-        `loss` is a sum, `max/...` the largest.
+        `loss` is a sum, `max/...` the largest, `min/...` the smallest.
         """
-        names = sorted(name for name in sums if not name.startswith("max/"))
+        names = sorted(name for name in sums if not name.startswith(("max/", "min/")))
         totals = sum_over_ranks(self.accelerator, [sums[name] for name in names])
         added = dict(zip(names, totals, strict=True))
         tokens = max(added.pop("tokens"), 1.0)
         loss = added.pop("loss")
-        largest = {
-            name: max_over_ranks(self.accelerator, x)
+        extremes = {
+            name: (max_over_ranks if name.startswith("max/") else min_over_ranks)(self.accelerator, x)
             for name, x in sorted(sums.items())
-            if name.startswith("max/")
+            if name.startswith(("max/", "min/"))
         }
-        means = {name: x / tokens for name, x in added.items()} | largest
+        means = {name: x / tokens for name, x in added.items()} | extremes
         means["clip_region"] = means["clip_low"] + means["clip_high"]
         return {"loss": loss} | {METRIC_NAMES[name]: value for name, value in means.items()}
 
@@ -220,13 +242,16 @@ def is_broken(metrics: Mapping[str, float]) -> bool:
 
 @dataclass(slots=True)
 class _MicroBatch:
-    """Rows on the device; old_logprobs is filled by the first of several updates."""
+    """Rows on the device.
+
+    ref_logprobs are filled before the updates, old_logprobs by the first of several.
+    """
 
     tokens: TokenBatch
     advantages: Tensor
     sampling_logprobs: Tensor
     row_weights: Tensor
-    ref_logprobs: Tensor | None
+    ref_logprobs: Tensor | None = None
     old_logprobs: Tensor | None = None
 
 
@@ -260,10 +285,17 @@ def micro_batches(
 def _over_updates(name: str, values: Sequence[float]) -> float:
     if name == "update/skipped":
         return sum(values)
-    return max(values) if name.endswith("/max") or name.endswith("_max") else sum(values) / len(values)
+    if name.endswith(("/max", "_max")):
+        return max(values)
+    return min(values) if name.endswith("/min") else sum(values) / len(values)
 
 
 def _accumulate(sums: dict[str, float], more: dict[str, Tensor]) -> None:
     for name, value in more.items():
         x = float(value)
-        sums[name] = max(sums.get(name, x), x) if name.startswith("max/") else sums.get(name, 0.0) + x
+        if name.startswith("max/"):
+            sums[name] = max(sums.get(name, x), x)
+        elif name.startswith("min/"):
+            sums[name] = min(sums.get(name, x), x)
+        else:
+            sums[name] = sums.get(name, 0.0) + x

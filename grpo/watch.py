@@ -122,8 +122,8 @@ def make_watch(
     """
     watch = config.watch
     settings = AlarmSettings(watch.window, watch.length_ratio, watch.silent_share)
-    rows = config.optim.micro_batch_rows
-    drift = None if start is None else Drift(start, watch.kl_rows, rows, pad, accelerator)
+    rows, tokens = config.optim.micro_batch_rows, config.optim.micro_batch_tokens
+    drift = None if start is None else Drift(start, watch.kl_rows, rows, pad, accelerator, tokens)
     return Watch(settings, drift, probes)
 
 

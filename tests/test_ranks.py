@@ -3,8 +3,9 @@
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from training_runs import Trainer, completions_of, computed, metrics_of, run_folders, summary_of
@@ -39,7 +40,7 @@ def run_on_two_ranks(trainer: Trainer, output: Path, *overrides: str) -> Path:
     return run
 
 
-def test_two_ranks_take_the_steps_of_one(trainer: Trainer) -> None:
+def test_trap_23_and_32_two_ranks_take_the_steps_of_one(trainer: Trainer) -> None:
     options = ("steps=3", "checkpoint.every=1", "algorithm.kl_coefficient=0.05", "optim.micro_batch_rows=5")
     alone = trainer.finish(*options)
     together = run_on_two_ranks(trainer, trainer.folder / "together", *options)
@@ -48,6 +49,13 @@ def test_two_ranks_take_the_steps_of_one(trainer: Trainer) -> None:
     assert completions_of(together).keys() == completions_of(alone).keys()
     first = "step_000001.parquet"
     assert completions_of(together)[first] == completions_of(alone)[first]
+    rows = completions_of(together)[first]
+    halves = rows[: len(rows) // 2], rows[len(rows) // 2 :]  # of the two ranks, in order
+    problems, written = (
+        [{str(row[name]) for row in half} for half in halves] for name in ("problem_id", "token_ids")
+    )
+    assert problems[0] & problems[1] == set()
+    assert written[0] != written[1]
     one, two = (computed(run) for run in (alone, together))
     assert one[0].keys() == two[0].keys()
     assert one[0] == pytest.approx(two[0])  # the policy before any step, measured by halves
@@ -65,17 +73,68 @@ def test_two_ranks_take_the_steps_of_one(trainer: Trainer) -> None:
     assert summary_of(together)["steps"] == 3
 
 
-def test_a_rank_without_signal_does_not_keep_the_other_waiting(trainer: Trainer) -> None:
-    # One prompt a rank, two completions of it: now and then one rank has both right or both wrong, alone.
-    options = ("reward=verifiable", "steps=8", "rollout.prompts_per_step=2", "rollout.group_size=2")
-    run = run_on_two_ranks(trainer, trainer.output, *options)
+@pytest.mark.parametrize(
+    ("options", "silent"),
+    [
+        # One prompt a rank, two completions of it: now and then one rank has both right or both wrong, alone.
+        (("rollout.group_size=2",), lambda row: row["advantage"] == 0),
+        # The same where silent groups are replaced while one round lasts.
+        (
+            ("rollout.group_size=2", "algorithm=dapo", "algorithm.dynamic_sampling_rounds=1"),
+            lambda row: row["advantage"] == 0,
+        ),
+        # With a value model every completion speaks, except that those that are cut off may teach nothing.
+        (
+            (
+                *("rollout.group_size=2", "rollout.max_completion_tokens=15"),
+                *("algorithm=ppo", "algorithm.mask_truncated=true"),
+            ),
+            lambda row: row["truncated"],
+        ),
+    ],
+    ids=["grpo", "dapo", "ppo"],
+)
+def test_a_rank_without_signal_does_not_keep_the_other_waiting(
+    trainer: Trainer, options: Sequence[str], silent: Callable[[Mapping[str, Any]], bool]
+) -> None:
+    shape = ("reward=verifiable", "steps=8", "rollout.prompts_per_step=2")
+    run = run_on_two_ranks(trainer, trainer.output, *shape, *options)
     signals = [
-        (any(row["advantage"] for row in rows[:2]), any(row["advantage"] for row in rows[2:]))
+        (not all(map(silent, rows[:2])), not all(map(silent, rows[2:])))
         for rows in completions_of(run).values()
     ]
     assert len(signals) == 8
     assert any(first != second for first, second in signals)
     assert summary_of(run)["steps"] == 8
+
+
+def test_trap_23_dynamic_sampling_chooses_over_all_ranks(trainer: Trainer) -> None:
+    # Pairs of completions: about half of the groups are silent, one rank has more of them than the other.
+    options = ("algorithm=dapo", "reward=verifiable", "rollout.group_size=2", "rollout.prompts_per_step=8")
+    alone = trainer.finish(*options, "steps=3")
+    together = run_on_two_ranks(trainer, trainer.folder / "together", *options, "steps=3")
+    first, *later = sorted(completions_of(alone))
+    assert completions_of(together)[first] == completions_of(alone)[first]
+    for name in (first, *later):  # of later steps the weights round apart, the groups are the same
+        one, two = ([row["problem_id"] for row in completions_of(run)[name]] for run in (alone, together))
+        assert one == two, name
+    lines = [computed(run) for run in (alone, together)]
+    assert max(line["rollout/extra_rounds"] for line in lines[0][1:]) > 0
+    for one, two in zip(*(line[1:] for line in lines), strict=True):
+        for name in ("rollout/extra_rounds", "rollout/groups_sampled", "advantages/zero_frac"):
+            assert two[name] == one[name], name
+    for name in ("loss", "grad_norm", "entropy", "reward"):  # tokens counted over ranks, two updates
+        assert lines[1][1][name] == pytest.approx(lines[0][1][name], abs=1e-5, rel=1e-4), name
+
+
+@pytest.mark.parametrize(("prompts", "choices"), [(5, "4 or 6"), (1, "2")])
+def test_prompts_that_ranks_cannot_share_are_refused(trainer: Trainer, prompts: int, choices: str) -> None:
+    done = launch(trainer, trainer.output, f"rollout.prompts_per_step={prompts}")
+    assert done.returncode != 0
+    told = done.stdout + done.stderr
+    assert f"rollout.prompts_per_step={prompts}: expected a multiple of the 2 processes" in told
+    assert f"use {choices}" in told
+    assert not run_folders(trainer.output)  # before anything is made
 
 
 def test_two_ranks_fit_one_value_model(trainer: Trainer) -> None:
@@ -93,7 +152,7 @@ def test_two_ranks_fit_one_value_model(trainer: Trainer) -> None:
 def test_two_ranks_fill_one_replay_buffer(trainer: Trainer) -> None:
     options = ("reward=verifiable", "iterate=deepseekmath", "iterate.reward_model.refit=off", "steps=3")
     options += ("iterate.steps=2", "iterate.reference.follow=ema", "iterate.reference.decay=0.5")
-    options += ("rollout.group_size=4", "rollout.prompts_per_step=4")
+    options += ("rollout.group_size=4", "rollout.prompts_per_step=4", "algorithm.aggregation=constant")
     alone = trainer.finish(*options)
     together = run_on_two_ranks(trainer, trainer.folder / "together", *options)
     kept = [list(ReplayBuffer(run / "replay", ReplaySettings()).groups()) for run in (alone, together)]
@@ -103,6 +162,8 @@ def test_two_ranks_fill_one_replay_buffer(trainer: Trainer) -> None:
     assert first[0] == first[1]
     assert [group.problem for group in kept[0]] == [group.problem for group in kept[1]]
     one, two = (computed(run) for run in (alone, together))
+    for name in ("loss", "grad_norm"):  # trap 23, the constant denominator
+        assert two[1][name] == pytest.approx(one[1][name], abs=1e-6, rel=1e-6), name
     assert two[3]["kl"] == pytest.approx(one[3]["kl"], abs=1e-6, rel=1e-3)
     assert one[3]["kl"] > 0
 

@@ -39,9 +39,14 @@ def test_a_run_replayed_from_its_own_rollouts_is_the_same_run(trainer: Trainer) 
     longer = trainer.run(replay, *SHORT, "steps=4")
     assert longer.returncode == REFUSED
     assert "step 4 is missing, 3 steps between 1 and 3" in longer.stderr
-    elsewhere = trainer.run(replay, *SHORT, "seed=1")
-    assert elsewhere.returncode == REFUSED
-    assert "is not among its 4: a replay needs the data, seed" in elsewhere.stderr
+    for wrong, said in (
+        ("seed=1", "is not among its 4: a replay needs the data, seed"),
+        ("rollout.temperature=0.5", "was sampled at temperature 1.0, not 0.5: set rollout.temperature=1.0"),
+    ):
+        refused = trainer.run(replay, *SHORT, "coldstart.steps=300", wrong)
+        assert refused.returncode == REFUSED
+        assert said in refused.stderr
+        assert "cold start" not in refused.stdout  # said before anything is trained
 
 
 def test_a_gradient_that_is_not_finite_stops_the_run(trainer: Trainer) -> None:

@@ -60,7 +60,7 @@ def kill_after(trainer: Trainer, lines: int, seconds: float) -> None:
         os.killpg(process.pid, signal.SIGKILL)
 
 
-def test_a_run_killed_again_and_again_equals_one_left_alone(
+def test_trap_34_a_run_killed_again_and_again_equals_one_left_alone(
     tmp_path: Path, program_env: Mapping[str, str]
 ) -> None:
     trainer = Trainer(tmp_path, program_env)

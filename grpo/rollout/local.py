@@ -47,6 +47,11 @@ class Sampling:
     version: int = 0
 
 
+def decode_completion(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> str:
+    """The text of sampled ids, specials kept."""
+    return str(tokenizer.decode(list(ids), skip_special_tokens=False))
+
+
 class LocalEngine:
     """Generates with the policy's own weights, so sampler and trainer cannot disagree.
 
@@ -76,7 +81,7 @@ class LocalEngine:
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of sampled ids, specials kept, as the scorers see it."""
-        return str(self.tokenizer.decode(list(ids), skip_special_tokens=False))
+        return decode_completion(self.tokenizer, ids)
 
     @torch.no_grad()
     def _decode(self, prompts: Sequence[EncodedPrompt], sampling: Sampling) -> list[RolloutGroup]:

@@ -1,9 +1,10 @@
 """Rollouts kept on disk, to train on them again without sampling: another reward, credit or algorithm.
 
 A step is one file, `step_000001.parquet`, a row per completion: problem_id, index in its group, prompt_ids,
-token_ids, logprobs (float32, exactly those of the sampler), truncated, prefill. Text is decoded from the ids
-and scores are computed anew. With another reward the policy leaves the one that sampled from the first update
-on: `algorithm.importance_cap` corrects for it, `sampling/...` shows it. Knows nothing of models or rewards.
+token_ids, logprobs (float32, exactly those of the sampler), truncated, prefill, temperature. Text is decoded
+from the ids and scores are computed anew. With another reward the policy leaves the one that sampled from the
+first update on: `algorithm.importance_cap` corrects for it, `sampling/...` shows it. Knows nothing of models
+or rewards.
 """
 
 from __future__ import annotations
@@ -38,8 +39,15 @@ _SCHEMA = pa.schema(
         ("logprobs", pa.list_(pa.float32())),
         ("truncated", pa.bool_()),
         ("prefill", pa.string()),
+        ("temperature", pa.float64()),
     ]
 )
+_REMEDIES = {
+    "a replay": "a replay needs the data, seed and rollout.prompts_per_step of the run that saved the "
+    "rollouts",
+    "dynamic sampling": "dynamic sampling asks for more groups than were saved; set "
+    "algorithm.dynamic_sampling_rounds=0, or use the reward and rounds of the run that saved the rollouts",
+}
 _NAME = re.compile(r"step_(\d{6,})\.parquet")
 
 
@@ -54,6 +62,7 @@ class SavedCompletion:
     logprobs: list[float]
     truncated: bool
     prefill: str
+    temperature: float
 
 
 class Recorder:
@@ -84,11 +93,13 @@ class SavedRollouts:
     Args:
         folder: with a file for each step, such as RUN/rollouts.
         decode: token ids -> text, as the samples were decoded.
+        temperature: that the trainer takes log-probs at; those in the files must be of the same.
     """
 
-    def __init__(self, folder: Path, decode: Decode) -> None:
+    def __init__(self, folder: Path, decode: Decode, *, temperature: float) -> None:
         self.folder = folder
         self.decode = decode
+        self.temperature = temperature
         self._step: int | None = None
         self._rows: dict[str, list[SavedCompletion]] = {}
 
@@ -98,13 +109,34 @@ class SavedRollouts:
         Raises:
             DataError: the step, a problem or a completion is not there, or a prompt is encoded otherwise now.
         """
+        again = self._step == sampling.version
+        checked = self.check(prompts, sampling, "dynamic sampling" if again else "a replay")
+        yield [
+            self._group(place, prompt, rows, sampling)
+            for place, (prompt, rows) in enumerate(zip(prompts, checked, strict=True))
+        ]
+
+    def check(
+        self, prompts: Sequence[EncodedPrompt], sampling: Sampling, who: str = "a replay"
+    ) -> list[list[SavedCompletion]]:
+        """The stored rows of each prompt in step `sampling.version`; whatever is wrong with them is raised.
+
+        Args:
+            prompts: of the step.
+            sampling: what is asked for.
+            who: asks for them: a replay, or dynamic sampling for more groups of the same step.
+
+        Raises:
+            DataError: as `generate`.
+        """
         if self._step != sampling.version:
             self._rows = read_rollouts(self.folder, sampling.version)
             self._step = sampling.version
-        yield [self._group(place, prompt, sampling) for place, prompt in enumerate(prompts)]
+        return [self._checked(prompt, sampling, who) for prompt in prompts]
 
-    def _group(self, place: int, prompt: EncodedPrompt, sampling: Sampling) -> RolloutGroup:
-        rows = self._checked(prompt, sampling)
+    def _group(
+        self, place: int, prompt: EncodedPrompt, rows: Sequence[SavedCompletion], sampling: Sampling
+    ) -> RolloutGroup:
         completions = []
         for row in rows:
             ids = row.token_ids
@@ -121,16 +153,18 @@ class SavedRollouts:
             completions.append(Completion(sample, torch.tensor(ids, dtype=torch.long), logprobs))
         return RolloutGroup(prompt.problem, prompt.ids, tuple(completions))
 
-    def _checked(self, prompt: EncodedPrompt, sampling: Sampling) -> list[SavedCompletion]:
+    def _checked(self, prompt: EncodedPrompt, sampling: Sampling, who: str) -> list[SavedCompletion]:
         """The stored rows of the problem: as many as asked for, of this prompt, within the limit."""
         identity, where = prompt.problem.id, f"{step_file(self.folder, sampling.version)}: problem"
         rows = self._rows.get(identity)
         if rows is None:
-            raise DataError(
-                f"{where} {identity!r} is not among its {len(self._rows)}: a replay needs the data, seed and "
-                "rollout.prompts_per_step of the run that saved the rollouts"
-            )
+            raise DataError(f"{where} {identity!r} is not among its {len(self._rows)}: {_REMEDIES[who]}")
         chosen = rows[: sampling.group_size]
+        if (sampled_at := chosen[0].temperature) != self.temperature:
+            raise DataError(
+                f"{where} {identity!r} was sampled at temperature {sampled_at}, not {self.temperature}: "
+                f"set rollout.temperature={sampled_at}, or its log-probs would be compared with others"
+            )
         if [row.index for row in chosen] != list(range(sampling.group_size)):
             raise DataError(
                 f"{where} {identity!r} has {len(rows)} completions, expected {sampling.group_size}: "
@@ -150,12 +184,15 @@ class SavedRollouts:
         return chosen
 
 
-def write_rollouts(folder: Path, step: int, groups: Sequence[RolloutGroup]) -> Path:
-    """Writes the groups of a step, all there is to train on them again, whole; returns the file."""
+def write_rollouts(folder: Path, step: int, groups: Sequence[RolloutGroup], *, temperature: float) -> Path:
+    """Writes the groups of a step, all there is to train on them again, whole; returns the file.
+
+    temperature: that they were sampled at.
+    """
     if not folder.is_dir():
         folder.mkdir()
         sync(folder.parent)
-    rows = [_row(group, completion) for group in groups for completion in group.completions]
+    rows = [_row(group, completion, temperature) for group in groups for completion in group.completions]
     table = pa.Table.from_pylist([asdict(row) for row in rows], _SCHEMA)
     path = step_file(folder, step)
     write_whole(path, lambda beside: pq.write_table(table, beside))
@@ -206,7 +243,7 @@ def step_file(folder: Path, step: int) -> Path:
     return folder / f"step_{step:06d}.parquet"
 
 
-def _row(group: RolloutGroup, completion: Completion) -> SavedCompletion:
+def _row(group: RolloutGroup, completion: Completion, temperature: float) -> SavedCompletion:
     return SavedCompletion(
         group.problem.id,
         completion.sample.index,
@@ -215,4 +252,5 @@ def _row(group: RolloutGroup, completion: Completion) -> SavedCompletion:
         completion.logprobs.tolist(),
         completion.sample.truncated,
         completion.sample.prefill,
+        temperature,
     )

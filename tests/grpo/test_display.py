@@ -137,6 +137,8 @@ def _row(text: str) -> CompletionRow:
 
 def test_samples_show_why() -> None:
     console = _console()
+    print_samples(console, [], title="nothing")
+    assert _text(console) == ""
     print_samples(console, [_row("it is 5")], title="step [3]")
     text = _text(console)
     for piece in (

@@ -10,7 +10,7 @@ HEALTHY = {
     "loss": 0.02,
     "reward": 0.9,
     "reward_std": 0.4,
-    "reward/accuracy/mean": 0.6,
+    "watch/gold": 0.6,
     "reward/format/mean": 0.98,
     "frac_reward_zero_std": 0.3,
     "groups/duplicates": 0.2,
@@ -99,7 +99,7 @@ def test_a_step_without_any_advantage_is_no_broken_gradient() -> None:
 
 
 def test_repeats_of_a_policy_that_is_right_are_fine() -> None:
-    assert HealthWatch().notice(HEALTHY | {"groups/duplicates": 0.9, "reward/accuracy/mean": 0.97}) == []
+    assert HealthWatch().notice(HEALTHY | {"groups/duplicates": 0.9, "watch/gold": 0.97}) == []
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_a_saturated_layout_beside_flat_accuracy(
 ) -> None:
     watch = HealthWatch()
     notes = [
-        watch.notice(HEALTHY | {"reward/format/mean": layout, "reward/accuracy/mean": start + rise * step})
+        watch.notice(HEALTHY | {"reward/format/mean": layout, "watch/gold": start + rise * step})
         for step in range(WINDOW)
     ]
     assert all(note == [] for note in notes[:-1])

@@ -138,7 +138,7 @@ def test_inverse_cdf_by_blocks_is_the_one_over_the_whole_vocabulary() -> None:
     assert (weights.gather(1, drawn[:, None]) > 0).all()
 
 
-def test_uniform_numbers_depend_on_key_problem_and_index() -> None:
+def test_trap_32_uniform_numbers_depend_on_key_problem_and_index() -> None:
     base = uniforms("key", "p", 0, 4)
     assert torch.equal(base, uniforms("key", "p", 0, 4))
     for other in (uniforms("kez", "p", 0, 4), uniforms("key", "q", 0, 4), uniforms("key", "p", 1, 4)):

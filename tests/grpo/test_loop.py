@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -14,7 +15,7 @@ from fakes import TOKENIZER, RuleScorer, llama, policy, prompts
 from grpo.advantage import AdvantageSettings, outcome_advantages
 from grpo.advantager import GroupAdvantager, GroupSettings, part_rewards, total_rewards
 from grpo.assign import CreditPlan, assign
-from grpo.collect import Collector
+from grpo.collect import Collector, DynamicSampling
 from grpo.credit import CreditSettings
 from grpo.loop import GrpoLoop, StepResult
 from grpo.loss import LossSettings
@@ -23,6 +24,7 @@ from grpo.policy import token_batch
 from grpo.prompt import EncodedPrompt
 from grpo.reference import FrozenReference
 from grpo.rollout.local import LocalEngine
+from grpo.timings import Timings
 from grpo.update import Trainable, TrainRow, Updater, UpdateSettings
 from rewards.errors import ConfigError, EngineError
 from rewards.types import Part, Reason, Sample, Score, StepScore, Verdict
@@ -54,7 +56,14 @@ def loop(
     )
     engine = LocalEngine(model, TOKENIZER, decode_rows=rows)
     return GrpoLoop(
-        Collector(engine, scorer, seed=0, group_size=4, max_tokens=8, extra_rounds=rounds),
+        Collector(
+            engine,
+            scorer,
+            seed=0,
+            group_size=4,
+            max_tokens=8,
+            dynamic=DynamicSampling(rounds, accelerator) if rounds else None,
+        ),
         GroupAdvantager(settings, decode=engine.decode, accelerator=accelerator, penalty=penalty),
         updater,
         max_failed_share=failed,
@@ -220,6 +229,27 @@ def test_process_credit_without_steps_is_refused() -> None:
     stepless = replace(OUTCOME, credit=CreditPlan(False, CreditSettings()))
     with pytest.raises(ConfigError, match="arithmetic_steps"):
         step(loop(RuleScorer(lambda s: float(s.index)), settings=stepless))
+
+
+def test_the_reference_and_the_scorer_have_times_of_their_own() -> None:
+    rule, reference = RuleScorer(lambda s: float(s.index)), FrozenReference(policy(llama(seed=5)))
+    bare = step(loop(rule)).timings.seconds
+    assert bare.keys() == {"step", "gen", "scorer", "reward", "adv", "update_actor"}
+    charged = step(loop(rule, penalty=KlPenalty(reference, "k1", 0.05, 3, 0, Accelerator(cpu=True))))
+    in_loss = loop(rule)
+    in_loss.updater.reference = reference
+    for seconds in (charged.timings.seconds, step(in_loss).timings.seconds):
+        assert seconds.keys() == bare.keys() | {"ref"}
+        apart = sum(seconds[name] for name in ("gen", "reward", "ref", "adv", "update_actor"))
+        assert apart <= seconds["step"]
+        assert min(seconds.values()) > 0
+
+
+def test_a_phase_inside_another_can_be_taken_out_of_it() -> None:
+    timings = Timings()
+    with timings.phase("update"), timings.phase("ref", out_of="update"):
+        time.sleep(0.02)
+    assert timings.seconds["update"] < 0.02 <= timings.seconds["ref"]
 
 
 def test_kl_in_the_reward_is_charged_before_the_advantage() -> None:

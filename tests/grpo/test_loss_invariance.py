@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -127,7 +128,16 @@ def test_trap_22_padding_changes_no_statistic_and_an_empty_rank_returns() -> Non
     nothing = policy_loss(rows_of(inputs, [], leaf), settings)
     assert nothing.loss.item() == 0
     assert nothing.sums.keys() == narrow_output.sums.keys()
-    assert all(value.item() == 0 for value in nothing.sums.values())
+    for name, value in nothing.sums.items():
+        assert value.item() == (math.inf if name.startswith("min/") else 0), name
+
+
+def test_trap_35_rows_that_only_keep_step_with_other_ranks_are_in_no_statistic() -> None:
+    inputs = fixture()
+    settings = LossSettings(entropy_coefficient=0.1, kl_coefficient=0.1, importance_cap=2.0)
+    idle = policy_loss(replace(inputs, row_weights=torch.zeros_like(inputs.row_weights)), settings)
+    for name, value in idle.sums.items():
+        assert value.item() == (math.inf if name.startswith("min/") else 0), name
 
 
 @pytest.mark.parametrize("aggregation", AGGREGATIONS)

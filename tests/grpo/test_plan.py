@@ -11,7 +11,7 @@ from transformers.utils import logging
 from grpo.config import TRAIN, TrainConfig
 from grpo.materials import Materials, gather_materials
 from grpo.models import save_policy
-from grpo.plan import limit_notes, show_plan
+from grpo.plan import limit_notes, plan_rows, show_plan
 
 TINY = [
     "model.hidden_size=16",
@@ -61,6 +61,19 @@ def test_a_saved_model_draws_no_bar(
     assert capfd.readouterr().err == ""
     assert logging.is_progress_bar_enabled() == before
     assert (tmp_path / "model" / "model.safetensors").exists()
+
+
+def test_a_bound_on_tokens_makes_more_and_smaller_backward_passes(
+    loaded: tuple[TrainConfig, Materials],
+) -> None:
+    config, materials = loaded  # 2 prompts, 8 completions of up to 64 tokens
+    bounded = replace(config, optim=replace(config.optim, micro_batch_tokens=128))
+    passes, memory = (
+        [{row[0]: row[1] for row in plan_rows(c, materials)}[name] for c in (config, bounded)]
+        for name in ("backward passes an update", "memory: one backward pass")
+    )
+    assert passes == ["<= 1", "<= 8"]  # two rows fit for certain
+    assert memory[0] > memory[1]
 
 
 def _limited(config: TrainConfig, tokens: int) -> TrainConfig:

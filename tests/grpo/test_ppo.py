@@ -12,13 +12,15 @@ import pytest
 import torch
 from accelerate import Accelerator
 from fakes import TOKENIZER, RuleScorer, gpt2, llama, policy, prompts
-from torch import Tensor
+from torch import Tensor, nn
 from training_runs import Trainer, assert_same_run, metrics_of, run_folders, wait_for
 
 from grpo.adapters import add_adapter
 from grpo.advantager import Credited, total_rewards
-from grpo.collect import Collected, Collector, Timings
+from grpo.collect import Collected, Collector
+from grpo.config import TRAIN
 from grpo.critic import Critic, CriticSettings, Episodes, episodes_of
+from grpo.learners import make_learners
 from grpo.loop import GrpoLoop
 from grpo.loss import LossSettings
 from grpo.names import unexplained
@@ -27,9 +29,11 @@ from grpo.policy import Policy, token_batch
 from grpo.ppo import GaeSettings, ValueAdvantager
 from grpo.reference import FrozenReference
 from grpo.rollout.local import LocalEngine
+from grpo.timings import Timings
 from grpo.tiny import TinyShape, tiny_model
 from grpo.update import Trainable, Updater, UpdateSettings
 from grpo.value_head import ValueModel
+from grpo.watch import make_watch
 
 TEXTS = ("1+2=", "34+5=", "7+7=")
 MODELS = {"llama": llama, "gpt2": gpt2}
@@ -45,13 +49,19 @@ def lively(model: ValueModel, seed: int = 0) -> ValueModel:
 
 
 def critic(
-    model: ValueModel, *, lr: float = 0.0, micro: int = 100, updates: int = 1, clip: float | None = None
+    model: ValueModel,
+    *,
+    lr: float = 0.0,
+    micro: int = 100,
+    updates: int = 1,
+    clip: float | None = None,
+    tokens: int | None = None,
 ) -> Critic:
     optimizer = torch.optim.SGD(model.parameters(), lr=lr)
     return Critic(
         model,
         Trainable(model, optimizer, torch.optim.lr_scheduler.LambdaLR(optimizer, lambda _: 1.0)),
-        CriticSettings("token_mean", 16, micro, updates, float("inf"), clip),
+        CriticSettings("token_mean", 16, micro, updates, float("inf"), clip, tokens),
         accelerator=Accelerator(cpu=True),
         pad_id=0,
     )
@@ -199,6 +209,57 @@ def gradient(
     judge = critic(model, lr=1.0, micro=micro)
     judge.fit(episodes, judge.values(episodes), returns, learned)
     return {name: before[name] - p.detach() for name, p in model.named_parameters()}
+
+
+def observed(model: nn.Module) -> list[int]:
+    """The completion tokens of every forward pass of the model from now on."""
+    seen: list[int] = []
+    model.register_forward_pre_hook(lambda _, inputs: seen.append(int(inputs[0].lengths.sum())))
+    return seen
+
+
+def test_a_bound_on_tokens_holds_for_the_value_model_and_changes_no_gradient() -> None:
+    learned, found = torch.ones(7, dtype=torch.bool), []
+    for tokens in (None, 9):  # the longest row has 8
+        judge = critic(lively(ValueModel(policy())), lr=1.0, tokens=tokens)
+        seen = observed(judge.model)
+        values = judge.values(rows())
+        judge.fit(rows(), values, targets(rows()), learned)
+        found.append((values, judge.model.state_dict(), seen))
+    (values, weights, whole), (values_9, weights_9, split) = found
+    assert whole == [29, 29]  # all rows at once, to value and to fit
+    assert max(split) <= 9
+    assert sum(split) == 2 * 29
+    assert torch.allclose(values, values_9, atol=1e-5)
+    for name, x in weights.items():
+        assert torch.allclose(x, weights_9[name], atol=1e-5), name
+
+
+def test_a_bound_on_tokens_holds_for_the_kl_in_the_reward_and_changes_no_charge() -> None:
+    reference, accelerator = FrozenReference(policy(llama(seed=5))), Accelerator(cpu=True)
+    groups = collected(policy(), RuleScorer(lambda s: float(s.index))).groups
+    seen = observed(reference.policy)
+    whole, _ = KlPenalty(reference, "k1", 0.05, 100, 0, accelerator).charge(groups)
+    (everything,) = seen
+    seen.clear()
+    split, _ = KlPenalty(reference, "k1", 0.05, 100, 0, accelerator, tokens=17).charge(groups)
+    assert max(seen) <= 17
+    assert sum(seen) == everything
+    assert len(seen) > 1
+    assert torch.allclose(whole, split, atol=1e-6)
+
+
+def test_the_bound_on_tokens_arrives_from_the_settings() -> None:
+    config = TRAIN.load(["algorithm=ppo_penalty", "optim.micro_batch_tokens=12", "device=cpu"])
+    learners = make_learners(config, policy(), Accelerator(cpu=True), decode=str, pad=0)
+    assert learners.critic is not None
+    assert learners.penalty is not None
+    assert learners.critic.settings.micro_batch_tokens == 12
+    assert learners.penalty.tokens == 12
+    assert learners.updater.settings.micro_batch_tokens == 12
+    watch = make_watch(config, learners.reference, Accelerator(cpu=True), probes=(), pad=0)
+    assert watch.drift is not None
+    assert watch.drift.tokens_at_once == 12
 
 
 @pytest.mark.parametrize("micro", [1, 2, 3])

@@ -10,12 +10,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
+from accelerate import Accelerator
 from fakes import TOKENIZER, policy, prompts
 
-from grpo.collect import Collector, Timings
+from grpo.collect import Collector, DynamicSampling
 from grpo.prompt import EncodedPrompt
 from grpo.rollout.local import LocalEngine, Sampling
 from grpo.rollout.saved import Recorder, SavedRollouts, check_rollouts, write_rollouts
+from grpo.timings import Timings
 from grpo.types import Completion, RolloutGroup
 from rewards.errors import DataError
 from rewards.types import Reason, Sample, Score
@@ -36,8 +38,8 @@ def sampled(engine: LocalEngine) -> list[RolloutGroup]:
 
 @pytest.fixture
 def saved(tmp_path: Path, engine: LocalEngine, sampled: list[RolloutGroup]) -> SavedRollouts:
-    write_rollouts(tmp_path / "rollouts", 3, sampled)
-    return SavedRollouts(tmp_path / "rollouts", engine.decode)
+    write_rollouts(tmp_path / "rollouts", 3, sampled, temperature=1.0)
+    return SavedRollouts(tmp_path / "rollouts", engine.decode, temperature=1.0)
 
 
 def replayed(
@@ -65,8 +67,9 @@ def test_a_logprob_of_any_kind_survives(tmp_path: Path, sampled: list[RolloutGro
     odd = torch.tensor([-0.1, -math.inf, math.nan, -1.1754944e-38, -0.0])
     first = sampled[0].completions[0]
     completion = Completion(replace(first.sample, index=0), torch.arange(5), odd)
-    write_rollouts(tmp_path, 1, [replace(sampled[0], completions=(completion,))])
-    (group,) = replayed(SavedRollouts(tmp_path, str), prompts(TEXTS[0]), Sampling("", 1, 12, version=1))
+    write_rollouts(tmp_path, 1, [replace(sampled[0], completions=(completion,))], temperature=0.7)
+    served = SavedRollouts(tmp_path, str, temperature=0.7)
+    (group,) = replayed(served, prompts(TEXTS[0]), Sampling("", 1, 12, version=1))
     bits = group.completions[0].logprobs.view(torch.int32)
     assert torch.equal(bits, odd.view(torch.int32))
 
@@ -102,14 +105,17 @@ def test_what_is_not_there_is_named(saved: SavedRollouts, engine: LocalEngine, t
         ),
     ):
         with pytest.raises(DataError, match=message):
-            replayed(SavedRollouts(saved.folder, engine.decode), asked, sampling)
+            replayed(SavedRollouts(saved.folder, engine.decode, temperature=1.0), asked, sampling)
+    cooler = SavedRollouts(saved.folder, engine.decode, temperature=0.5)
+    with pytest.raises(DataError, match=r"at temperature 1\.0, not 0\.5: set rollout\.temperature=1\.0"):
+        replayed(cooler, prompts(TEXTS[0]))
     with pytest.raises(DataError, match=r"rollout\.replay=.*nowhere: expected a folder"):
         check_rollouts(tmp_path / "nowhere", 1, 2)
 
 
 def test_every_step_of_a_run_is_looked_for_at_its_start(tmp_path: Path, sampled: list[RolloutGroup]) -> None:
     for step in (1, 2, 4):
-        write_rollouts(tmp_path, step, sampled)
+        write_rollouts(tmp_path, step, sampled, temperature=1.0)
     check_rollouts(tmp_path, 1, 2)
     with pytest.raises(DataError, match="step 3 is missing, 3 steps between 1 and 4"):
         check_rollouts(tmp_path, 1, 4)
@@ -118,10 +124,10 @@ def test_every_step_of_a_run_is_looked_for_at_its_start(tmp_path: Path, sampled:
 def test_a_file_that_is_none_of_ours_is_refused(tmp_path: Path) -> None:
     (tmp_path / "step_000003.parquet").write_bytes(b"no parquet at all")
     with pytest.raises(DataError, match="cannot be read as parquet"):
-        replayed(SavedRollouts(tmp_path, str), prompts(TEXTS[0]))
+        replayed(SavedRollouts(tmp_path, str, temperature=1.0), prompts(TEXTS[0]))
     pq.write_table(pa.table({"problem_id": ["a"], "index": [0]}), tmp_path / "step_000003.parquet")
     with pytest.raises(DataError, match=r"no column prompt_ids, .*rollout\.dump"):
-        replayed(SavedRollouts(tmp_path, str), prompts(TEXTS[0]))
+        replayed(SavedRollouts(tmp_path, str, temperature=1.0), prompts(TEXTS[0]))
 
 
 class ByLetter:
@@ -137,7 +143,8 @@ def test_dynamic_sampling_is_replayed_with_the_groups_it_replaced(
     engine: LocalEngine, tmp_path: Path
 ) -> None:
     def collect(source: Recorder) -> list[RolloutGroup]:
-        collector = Collector(source, ByLetter(), seed=0, group_size=4, max_tokens=12, extra_rounds=2)
+        dynamic = DynamicSampling(2, Accelerator(cpu=True))
+        collector = Collector(source, ByLetter(), seed=0, group_size=4, max_tokens=12, dynamic=dynamic)
         found = collector.collect(5, prompts(*TEXTS), lambda round_: prompts(f"{round_}+1="), Timings())
         return list(found.groups)
 
@@ -146,10 +153,21 @@ def test_dynamic_sampling_is_replayed_with_the_groups_it_replaced(
     recorded = recorder.take()
     assert sorted(group.problem.prompt for group in recorded) == ["1+1=", "1+2=", "2+1=", "34+5=", "7+7="]
     assert recorder.take() == []
-    write_rollouts(tmp_path, 5, recorded)
-    again = collect(Recorder(SavedRollouts(tmp_path, engine.decode)))
+    write_rollouts(tmp_path, 5, recorded, temperature=1.0)
+    again = collect(Recorder(SavedRollouts(tmp_path, engine.decode, temperature=1.0)))
     assert [group.problem.id for group in again] == [group.problem.id for group in first]
     for one, other in zip(first, again, strict=True):
         assert [c.token_ids.tolist() for c in one.completions] == [
             c.token_ids.tolist() for c in other.completions
         ]
+
+
+def test_dynamic_sampling_that_wants_more_than_was_saved_is_named(
+    engine: LocalEngine, tmp_path: Path, sampled: list[RolloutGroup]
+) -> None:
+    write_rollouts(tmp_path, 5, sampled, temperature=1.0)
+    source = SavedRollouts(tmp_path, engine.decode, temperature=1.0)
+    dynamic = DynamicSampling(2, Accelerator(cpu=True))
+    collector = Collector(source, ByLetter(), seed=0, group_size=4, max_tokens=12, dynamic=dynamic)
+    with pytest.raises(DataError, match=r"not among its 3: dynamic sampling .*dynamic_sampling_rounds=0"):
+        collector.collect(5, prompts(*TEXTS), lambda _: prompts("1+1="), Timings())

@@ -18,7 +18,7 @@ from grpo.advantage import AdvantageSettings
 from grpo.advantager import GroupAdvantager, GroupSettings
 from grpo.assign import CreditPlan
 from grpo.attention import PackedRows
-from grpo.collect import Collected, Collector, Timings
+from grpo.collect import Collected, Collector, DynamicSampling
 from grpo.config import TRAIN
 from grpo.loss import LossSettings
 from grpo.models import load_policy
@@ -27,6 +27,7 @@ from grpo.prompt import EncodedPrompt, encode_prompt
 from grpo.reference import FrozenReference
 from grpo.rollout.local import LocalEngine, Sampling
 from grpo.summaries import completion_rows, summarise_step
+from grpo.timings import Timings
 from grpo.tiny import tiny_tokenizer
 from grpo.types import Completion, RolloutGroup
 from grpo.update import Trainable, TrainRow, Updater, UpdateSettings
@@ -68,7 +69,9 @@ def updater(model: Policy, *, micro: int = 100, updates: int = 1, lr: float = 0.
     return Updater(
         Trainable(model, optimizer, torch.optim.lr_scheduler.LambdaLR(optimizer, lambda _: 1.0)),
         UpdateSettings("token_mean", 16, micro, updates, math.inf),
-        LossSettings(kl_coefficient=0.1, kl_estimator="k3"),
+        LossSettings(
+            kl_coefficient=0.1, kl_estimator="k3", importance_cap=2.0, clip_low=1e-3, clip_high=1e-3
+        ),
         accelerator=Accelerator(cpu=True),
         reference=FrozenReference(policy(llama(seed=3))),
         pad_id=0,
@@ -209,6 +212,9 @@ def test_trap_35_metrics_are_token_means_over_any_split(micro: int) -> None:
         assert value == pytest.approx(split[name], rel=1e-3, abs=1e-6), name
     assert whole["kl"] > 0
     assert whole["policy/ratio_max"] > 1
+    assert 0 < whole["clip_ratio/high_mean"] < whole["clip_ratio/high_max"] <= 1
+    low, mean, high = (whole[f"sampling/importance_sampling_ratio/{x}"] for x in ("min", "mean", "max"))
+    assert 0 < low < mean < high <= 2
 
 
 def test_trap_35_the_reward_that_is_logged_is_the_one_that_is_paid() -> None:
@@ -266,7 +272,8 @@ def test_trap_40_the_samples_of_a_step_are_of_one_version(extra_rounds: int) -> 
     seen: list[Sample] = []
     scorer = RuleScorer(lambda s: seen.append(s) or 1.0)  # silent groups: sampled again where allowed
     engine = LocalEngine(policy(), TOKENIZER, decode_rows=4)
-    collector = Collector(engine, scorer, seed=0, group_size=4, max_tokens=4, extra_rounds=extra_rounds)
+    dynamic = DynamicSampling(extra_rounds, Accelerator(cpu=True)) if extra_rounds else None
+    collector = Collector(engine, scorer, seed=0, group_size=4, max_tokens=4, dynamic=dynamic)
     collector.collect(7, prompts(*TEXTS), lambda round_: prompts(f"{round_}+{round_}="), Timings())
     assert {s.policy_version for s in seen} == {7}
     assert len(seen) == 4 * (len(TEXTS) + extra_rounds)

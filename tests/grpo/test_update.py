@@ -11,9 +11,10 @@ from accelerate import Accelerator
 from fakes import llama, policy
 from torch import Tensor
 
+from grpo.adapters import add_adapter
 from grpo.loss import LossSettings
 from grpo.policy import Policy, token_batch
-from grpo.reference import FrozenReference
+from grpo.reference import AdapterReference, FrozenReference, Reference
 from grpo.update import Trainable, TrainRow, Updater, UpdateSettings, is_broken, micro_batches
 
 PROMPTS = [torch.tensor([5, 6, 7]), torch.tensor([8, 9, 10, 11, 12, 13]), torch.tensor([14, 15])]
@@ -37,7 +38,7 @@ def gradient(
     micro: int = 100,
     aggregation: str = "sequence_mean",
     loss: LossSettings | None = None,
-    reference: FrozenReference | None = None,
+    reference: Reference | None = None,
 ) -> tuple[dict[str, Tensor], dict[str, float]]:
     """The gradient of one update: SGD of rate 1 without clipping, read off the change of the weights."""
     model = copy.deepcopy(model).train()
@@ -145,6 +146,28 @@ def test_trap_31_the_reference_starts_equal_and_stays() -> None:
     assert all(torch.equal(a, b) for a, b in zip(fingerprint, reference.policy.parameters(), strict=True))
     reference.reset(model)
     assert gradient(model, rows(), loss=loss, reference=reference)[1]["kl"] == 0
+
+
+def test_trap_31_under_an_adapter_the_reference_is_the_base_model() -> None:
+    base, adapted = llama(), llama()
+    add_adapter(adapted, 4, seed=0)
+    model = policy(adapted)
+    loss = LossSettings(kl_coefficient=0.1)
+    early = AdapterReference(model)
+    _, metrics = gradient(model, rows(), loss=loss, reference=early)
+    assert metrics["kl"] == 0  # to the bit, with the adapter in place
+    with torch.no_grad():
+        for p in model.parameters():
+            if p.requires_grad:
+                p.add_(0.05)
+    # Built after training began, it is the base model all the same.
+    batch = token_batch(PROMPTS, [r.prompt for r in rows()], [r.token_ids for r in rows()], 0)
+    plain = FrozenReference(policy(base)).logprobs(batch)
+    for reference in (early, AdapterReference(model)):
+        assert torch.equal(reference.logprobs(batch), plain)
+        assert gradient(model, rows(), loss=loss, reference=reference)[1]["kl"] > 0
+    # Negative control: a copy of the policy as it is now is no reference.
+    assert not torch.equal(FrozenReference(model).logprobs(batch), plain)
 
 
 def test_trap_29_a_second_update_is_off_policy() -> None:

@@ -99,7 +99,7 @@ def test_words_around_an_answer_and_its_gold(text: str, gold: str, value: float)
         ("<think>\\boxed{42}", "42", Reason.UNCLOSED_THINK),
     ],
 )
-def test_every_score_has_its_reason(text: str, gold: str, reason: Reason) -> None:
+def test_trap_38_every_score_has_its_reason(text: str, gold: str, reason: Reason) -> None:
     result = score(text, gold)
     assert (result.verdict, result.reason) == (Verdict.SCORED, reason)
     assert result.value == (1.0 if reason.startswith("match") else 0.0)
@@ -222,7 +222,7 @@ def test_a_batch_equals_its_samples_one_by_one_in_order() -> None:
     assert VERIFIER.score([]) == []
 
 
-def test_threads_asyncio_and_pickle_give_the_same_scores() -> None:
+def test_trap_38_threads_asyncio_and_pickle_give_the_same_scores() -> None:
     batch = _batch()
     expected = VERIFIER.score(batch)
     with ThreadPoolExecutor(6) as threads:
@@ -274,13 +274,13 @@ def test_any_text_is_scored(text: str) -> None:
 
 @given(st.integers(-(10**6), 10**6), st.integers(-(10**6), 10**6))
 @settings(deadline=None)
-def test_an_integer_earns_exactly_where_it_is_the_gold(gold: int, given_: int) -> None:
+def test_trap_38_an_integer_earns_exactly_where_it_is_the_gold(gold: int, given_: int) -> None:
     assert score(f"\\boxed{{{given_}}}", str(gold)).value == float(gold == given_)
 
 
 @given(st.lists(st.integers(0, 99), min_size=2, max_size=12, unique=True), st.data())
 @settings(deadline=None)
-def test_listing_candidates_earns_nothing(candidates: list[int], data: st.DataObject) -> None:
+def test_trap_38_listing_candidates_earns_nothing(candidates: list[int], data: st.DataObject) -> None:
     gold = str(data.draw(st.sampled_from(candidates)))
     listed = ", ".join(map(str, candidates))
     for text in (
@@ -316,7 +316,7 @@ def test_listing_candidates_earns_nothing(candidates: list[int], data: st.DataOb
         "__import__('os').system('true') or 42",
     ],
 )
-def test_tricks_earn_nothing(text: str) -> None:
+def test_trap_38_tricks_earn_nothing(text: str) -> None:
     result = score(text, "42")
     assert (result.verdict, result.value) == (Verdict.SCORED, 0.0)
 
@@ -328,7 +328,7 @@ def _expected(row: dict[str, Any]) -> bool:
     return row.get("expected") is not None and not row.get("convention", False)
 
 
-def test_every_shared_attack_earns_what_it_should() -> None:
+def test_trap_38_every_shared_attack_earns_what_it_should() -> None:
     rows = [row for row in shared_rows("cases/attacks.jsonl") if _expected(row)]
     results = VERIFIER.score([sample(row["prediction"], row["gold"]) for row in rows])
     wrong = [
@@ -339,7 +339,7 @@ def test_every_shared_attack_earns_what_it_should() -> None:
     assert not wrong
 
 
-def test_every_shared_hanging_input_returns() -> None:
+def test_trap_37_every_shared_hanging_input_returns() -> None:
     """In one batch; each answer is bounded by its limits, and few are ours to fail."""
     rows = shared_rows("cases/hang.jsonl")
     results = VERIFIER.score([sample(row["prediction"], row["gold"]) for row in rows])
@@ -350,7 +350,7 @@ def test_every_shared_hanging_input_returns() -> None:
     assert len(failed) <= len(rows) // 10  # only a machine under load trips the wall clock
 
 
-def test_the_shared_extraction_and_choice_cases_meet_their_targets() -> None:
+def test_trap_38_the_shared_extraction_and_choice_cases_meet_their_targets() -> None:
     rows = [row for row in shared_rows("cases/verify.jsonl") if _expected(row)]
     rows = [row for row in rows if row["slice"] in ("ext", "mcq")]
     results = VERIFIER.score([sample(row["prediction"], row["gold"]) for row in rows])

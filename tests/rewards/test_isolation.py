@@ -9,6 +9,8 @@ import signal
 import subprocess
 import sys
 import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -41,6 +43,21 @@ def test_no_items_start_no_worker() -> None:
 
 def test_cpu_time_spent_is_the_items_fault_also_in_c_code() -> None:
     assert reasons(["spin", "spin in C", "swallow", "fine"]) == [Reason.TIMEOUT] * 3 + [None]
+
+
+def test_trap_37_what_overruns_in_a_thread_is_killed_and_its_process_gone() -> None:
+    close_workers()
+    others, begun = set(_children()), time.monotonic()
+    workers: list[str] = []
+    with ThreadPoolExecutor(1) as thread:
+        future = thread.submit(reasons, ["spin in C"])
+        while not future.done():
+            workers += [pid for pid in _children() if pid not in others and pid not in workers]
+            time.sleep(0.005)
+    assert future.result() == [Reason.TIMEOUT]
+    assert time.monotonic() - begun < QUICK.wall_seconds  # ended by its time, not by the backstop
+    assert workers
+    assert not Path(f"/proc/{workers[0]}").exists()  # not even a zombie
 
 
 def test_waiting_is_not_cpu_time() -> None:
@@ -223,8 +240,9 @@ def _descriptors() -> int:
 
 
 def _children() -> list[str]:
-    """State and pid of this process's children."""
-    return Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split()
+    """The pids of this process's children, whichever thread started them."""
+    tasks = Path(f"/proc/{os.getpid()}/task").glob("*/children")
+    return [pid for task in tasks for pid in task.read_text().split()]
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc to count descriptors")

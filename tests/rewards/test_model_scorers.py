@@ -124,7 +124,7 @@ def test_a_value_that_is_no_number_is_our_failure(
         assert "nan" in score.notes["note"]
 
 
-def test_pad_that_is_eos_changes_nothing(prm: ModelSettings, tmp_path: Path) -> None:
+def test_trap_40_pad_that_is_eos_changes_nothing(prm: ModelSettings, tmp_path: Path) -> None:
     folder = tiny_folder("qwen2.5-math-prm", tmp_path)
     same = tokenizer().__class__.from_pretrained(folder)
     same.pad_token = same.eos_token

@@ -142,12 +142,12 @@ def test_a_shard_is_read_by_pyarrow_and_datasets(tmp_path: Path, monkeypatch: py
         ({"round": -1}, "0 or more"),
     ],
 )
-def test_a_partial_or_mixed_group_is_refused(change: dict[str, object], message: str) -> None:
+def test_trap_40_a_partial_or_mixed_group_is_refused(change: dict[str, object], message: str) -> None:
     with pytest.raises(DataError, match=message):
         replace(FULL, **change)
 
 
-def test_parts_of_two_versions_are_refused_by_name() -> None:
+def test_trap_40_parts_of_two_versions_are_refused_by_name() -> None:
     def whole(version: str) -> Score:
         return replace(scored(1.0), parts=(Part("prm", 1.0, scored(1.0, version)),))
 
@@ -176,13 +176,13 @@ def test_rescoring_makes_new_groups_and_leaves_the_stored_ones(tmp_path: Path) -
 
 @pytest.mark.parametrize("n_new", [0, 1, 4, 5, 9, 13, 900, 9001])
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.25, 0.5])
-def test_all_new_and_their_share_of_history_is_one_set(n_new: int, share: float) -> None:
+def test_trap_40_all_new_and_their_share_of_history_is_one_set(n_new: int, share: float) -> None:
     n_old = history_size(n_new, share)
     assert abs(n_old - n_new * share / (1 - share)) <= 0.5
     assert round((n_new + n_old) * share) == n_old
 
 
-def test_a_tenth_is_history_half_of_it_wrong_and_every_round_gives_its_part(tmp_path: Path) -> None:
+def test_trap_40_a_tenth_is_history_half_of_it_wrong_and_every_round_gives_its_part(tmp_path: Path) -> None:
     buffer = filled(tmp_path, [plain_round(r, 20) for r in range(6)], ReplaySettings(seed=1))
     drawn = buffer.draw(100)
     assert (len(drawn.new), len(drawn.old), drawn.history_share) == (90, 10, 0.1)
@@ -252,7 +252,7 @@ def test_what_the_verifier_could_not_judge_is_kept_but_not_drawn(tmp_path: Path)
     assert [group.labels for group in buffer.groups()] == [(None, True)]
 
 
-def test_evaluation_problems_are_refused_by_their_text(tmp_path: Path) -> None:
+def test_trap_40_evaluation_problems_are_refused_by_their_text(tmp_path: Path) -> None:
     groups = [group_of(0, "What is 6 * 7?", [("a", True)]), group_of(0, "What is 6*8?", [("b", True)])]
     buffer = ReplayBuffer(tmp_path, ReplaySettings(), evaluation=["what is 6*7?"])
     buffer.add(groups)

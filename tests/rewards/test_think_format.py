@@ -43,7 +43,7 @@ def _passes(row: dict[str, Any], spec: FormatSpec) -> bool:
 
 
 @pytest.mark.parametrize(("style", "column"), [("free", "strict"), ("tags", "strict_with_answer_tags")])
-def test_every_shared_row_gets_its_strict_verdict(style: str, column: str) -> None:
+def test_trap_36_every_shared_row_gets_its_strict_verdict(style: str, column: str) -> None:
     rows = shared_rows("cases/format.jsonl")
     wrong = [row["id"] for row in rows if _passes(row, _spec(row, style)) is not row[f"expected_{column}"]]
     assert not wrong
@@ -119,7 +119,7 @@ def _configured(tag: str, overrides: list[str]) -> rewards.Scorer:
         ("\r\n <think>a\r\nb</think>\r\n42</s>", None),
     ],
 )
-def test_each_fault_has_its_reason(text: str, fault: Reason | None) -> None:
+def test_trap_36_each_fault_has_its_reason(text: str, fault: Reason | None) -> None:
     assert layout_fault(text, "", FREE) is fault
 
 
@@ -219,7 +219,7 @@ def test_any_text_has_a_layout_verdict_and_pickles(text: str) -> None:
 
 
 @given(st.lists(st.sampled_from(["<think>", "</think>", "<answer>", "</answer>", "x", " "]), max_size=12))
-def test_a_right_layout_is_exactly_the_one_asked_for(pieces: list[str]) -> None:
+def test_trap_36_a_right_layout_is_exactly_the_one_asked_for(pieces: list[str]) -> None:
     """Plain restatement of the rule over the token list, white space aside."""
     tokens = [piece for piece in pieces if piece != " "]
     after = tokens.index("</think>") if "</think>" in tokens else 0
@@ -240,7 +240,7 @@ def test_a_right_layout_is_exactly_the_one_asked_for(pieces: list[str]) -> None:
 @pytest.mark.parametrize(
     "unit", ["<think>", "</think>", "<think>a</think>", "<answer>", "\\boxed{", "</s>", " ", "<"]
 )
-def test_a_megabyte_of_anything_is_read(unit: str) -> None:
+def test_trap_36_a_megabyte_of_anything_is_read(unit: str) -> None:
     """Quadratic work would take hours here; nothing is timed."""
     text = unit * (2**20 // len(unit))
     for spec in (FREE, BOXED, TAGS):
