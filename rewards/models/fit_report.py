@@ -12,12 +12,10 @@ from typing import Any
 from rewards.errors import ConfigError
 from rewards.labelled import Example, example_to_record
 from rewards.models.calibrating import Calibration
-from rewards.models.conventions import Convention
+from rewards.models.conventions import FIT_FILE, Convention
 from rewards.models.fit_settings import FitSettings
 from rewards.records import json_line
 
-FIT_FILE = "fit.json"
-"""The report, in the model's folder."""
 _RUNNING = ("progress", "trackers", "checkpoint_every")
 """Settings that change no weight."""
 _HASHED = 2**26  # bytes of a weights file that are hashed at its start and its end

@@ -23,7 +23,7 @@ import torch
 
 from rewards.errors import ConfigError, DataError
 from rewards.labelled import Example
-from rewards.models.backbone import REFERENCE, Backbone, assemble
+from rewards.models.backbone import REFERENCE, Backbone, assemble, padding_id
 from rewards.models.calibrating import Calibration, save_calibration
 from rewards.models.collating import encode
 from rewards.models.conventions import Convention, WorkedExample, save_convention
@@ -31,11 +31,11 @@ from rewards.models.engine import RewardModel, read_rows
 from rewards.models.fit_report import FitReport, data_hash, fit_key, read_report, write_report
 from rewards.models.fit_settings import FitSettings, check_fit
 from rewards.models.heads import write_layer_head
-from rewards.models.loading import load_tokenizer, local_folder, quiet, settings_of
+from rewards.models.loading import embedding_rows, load_tokenizer, local_folder, quiet, settings_of
 from rewards.models.measuring import Metrics, measure_and_calibrate
 from rewards.models.preparing import Prepared, convention_to_train, prepare, with_reference
-from rewards.models.rendering import Renderer, special_id
-from rewards.models.selfcheck import check_rendering, example_of
+from rewards.models.rendering import Renderer
+from rewards.models.selfcheck import check_rendering, check_vocabulary, example_of
 from rewards.models.settings import ModelSettings
 from rewards.models.training import Trained, run_trainer
 from rewards.questions import question_hash
@@ -155,9 +155,7 @@ class _Done:
 
     def backbone(self) -> Backbone:
         """The parts as what scores."""
-        module, reference = self.prepared.module, self.prepared.reference
-        models = (module.model,) if reference is None else (module.model, reference)
-        return assemble(self.renderer.convention, models, module.head())
+        return assemble(self.renderer.convention, self.prepared.models(), self.prepared.module.head())
 
 
 def _train(
@@ -172,11 +170,13 @@ def _train(
     check_rendering(renderer)
     with quiet(progress=settings.progress):
         prepared = prepare(folder, convention, tokenizer, settings)
+    rows = embedding_rows(prepared.models())
+    check_vocabulary(renderer, rows)
     positions = settings_of(prepared.module.model).get("max_position_embeddings")
     items, left_out = encode(renderer, examples, settings, min(settings.max_length, positions or sys.maxsize))
     if not items:
         raise DataError(f"data: none of {len(examples)} examples can be trained on ({_in_words(left_out)})")
-    pad = special_id(tokenizer.pad_token_id) or 0  # masked, whichever it is
+    pad = padding_id(tokenizer, rows)
     if prepared.reference is not None:
         items = with_reference(items, prepared.reference, pad, settings.precision)
     trained = run_trainer(prepared.module, items, pad, settings, checkpoints)
