@@ -35,8 +35,10 @@ class FitReport:
         examples: trained on.
         questions: of these.
         heldout: held-out examples.
-        left_out: training examples that were not trained on, by reason: too_long, no_label, or one_kind (of a
-            question with balance=question).
+        left_out: training examples that were not trained on, by reason: too_long, no_label, one_kind (of a
+            question with balance=question), blank_step (no model is asked about a step that shows nothing),
+            or empty (nor about such a completion, where values have a floor).
+        empty: of the examples trained on, those with a completion that shows nothing.
         steps: of the optimiser.
         losses: (step, mean loss since the one before).
         metrics: on the held-out examples; calibrated/NAME with the calibration applied.
@@ -54,6 +56,7 @@ class FitReport:
     questions: int
     heldout: int
     left_out: Mapping[str, int]
+    empty: int
     steps: int
     losses: tuple[tuple[int, float], ...]
     metrics: Mapping[str, float | None]

@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 
-from rewards.errors import ConfigError, DataError
+from rewards.errors import ConfigError, DataError, EngineError
 from rewards.labelled import Example
 from rewards.models.backbone import REFERENCE, Backbone, assemble, padding_id
 from rewards.models.calibrating import Calibration, save_calibration
@@ -83,7 +83,11 @@ def fit(
     work = output.parent / f"{_work_prefix(output)}{key}"
     if output.exists():
         return _finished(output, key)
-    done = _train(folder, convention, train, settings, work / "checkpoints")
+    try:
+        done = _train(folder, convention, train, settings, work / "checkpoints")
+    except EngineError:  # it would diverge again, from any checkpoint
+        shutil.rmtree(work, ignore_errors=True)
+        raise
     if done.trained.writes:
         saved = work / "model"
         done.save(saved)
@@ -126,6 +130,7 @@ class _Done:
     pad: int
     examples: int
     left_out: Mapping[str, int]
+    empty: int
     trained: Trained
 
     def save(self, folder: Path) -> None:
@@ -182,7 +187,8 @@ def _train(
     trained = run_trainer(prepared.module, items, pad, settings, checkpoints)
     prepared.merge()
     prepared.module.eval()
-    return _Done(prepared, renderer, pad, len(items), left_out, trained)
+    empty = sum(item.empty for item in items)
+    return _Done(prepared, renderer, pad, len(items), left_out, empty, trained)
 
 
 def _measure(folder: Path, heldout: Sequence[Example], settings: FitSettings) -> _Measured:
@@ -213,6 +219,7 @@ def _report(key: str, facts: _Facts, done: _Done, measured: _Measured) -> FitRep
         questions=facts.questions,
         heldout=measured.heldout,
         left_out=done.left_out,
+        empty=done.empty,
         steps=done.trained.steps,
         losses=done.trained.losses,
         metrics=measured.metrics,
