@@ -173,7 +173,7 @@ def _folder(config: EvaluationConfig) -> Path | None:
     if config.output is not None:
         return Path(config.output)
     model = config.model["path"]
-    return Path(model, "evaluation") if model is not None and Path(model).is_dir() else None
+    return Path(model, card.FOLDER) if model is not None and Path(model).is_dir() else None
 
 
 @contextmanager

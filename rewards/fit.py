@@ -3,9 +3,10 @@
 
 Reads labelled completions, holds some questions out, trains on the others by transformers' Trainer
 (rewards.models.fitting), and leaves a folder that `reward=orm` or `reward=prm` loads as it is, with a report
-(fit.json) and the calibration. A fit that was interrupted is gone on with by the same command where
-checkpoint_every is set; one that is done is not done again. On several devices: `accelerate launch -m
-rewards.fit ...`. Exit status: 0 done, 2 refused or broken off with a reason, 130 interrupted.
+(fit.json), a card of the held-out figures (evaluation/card.html) and the calibration. A fit that was
+interrupted is gone on with by the same command where checkpoint_every is set; one that is done is not done
+again. On several devices: `accelerate launch -m rewards.fit ...`. Exit status: 0 done, 2 refused or broken
+off with a reason, 130 interrupted.
 
 This module connects the pieces; it knows neither losses nor weights.
 """
@@ -21,10 +22,13 @@ from rich.table import Table
 from rich.text import Text
 
 from rewards.config import hydra_entry
+from rewards.errors import DataError
+from rewards.evaluation import card
+from rewards.evaluation.fitted import fit_result, taken
 from rewards.fit_config import FIT, FitConfig
-from rewards.labelled import read_labelled
+from rewards.labelled import Example, read_labelled
 from rewards.prepared import PREPARED_FILE, cache_folder, ensure_prepared
-from rewards.questions import split_by_question
+from rewards.questions import question_hash, split_by_question
 
 if TYPE_CHECKING:
     from rewards.models.fit_report import FitReport
@@ -35,7 +39,7 @@ _INTERRUPTED = 130
 @hydra_entry(FIT)
 def main(config: FitConfig) -> None:
     """The program."""
-    speaks = os.environ.get("RANK", "0") == "0"  # of the processes of a distributed run, the first
+    speaks = _is_first()
     console = Console(stderr=True, quiet=not speaks)
     fitted = Path(config.output).exists()  # only a finished fit of the same settings may be there
     try:
@@ -54,28 +58,40 @@ def run(config: FitConfig, *, progress: bool) -> FitReport:
     Raises:
         ConfigError, DataError, EngineError: naming the setting or the line, and the fix.
     """
-    examples = read_labelled(_labelled_file(config))
+    source = _labelled_file(config)
+    examples = _read("data", source)
     if config.heldout is None:
         train, heldout = split_by_question(examples, config.heldout_share, config.seed)
     else:
-        train, heldout = examples, read_labelled(config.heldout)
+        source = Path(config.heldout)
+        train, heldout = examples, _read("heldout", source)
+    if not train:
+        raise DataError(
+            f"heldout_share={config.heldout_share}: all {len(heldout)} examples of {source} are held out: "
+            "give more questions, a smaller share, or heldout=FILE"
+        )
     # These load torch, which checking a configuration must not.
     from rewards.models.fitting import fit
     from rewards.models.loading import local_folder
 
     convention = config.convention_of(local_folder(config.base, setting="base"))
     settings = config.settings(progress=progress)
-    return fit(config.base, convention, train, heldout, settings, Path(config.output))
+    report = fit(config.base, convention, train, heldout, settings, Path(config.output))
+    if _is_first():
+        questions = len({question_hash(example.question) for example in heldout})
+        result = fit_result(report, config.output, str(source), questions)
+        card.keep(Path(config.output, card.FOLDER), result)
+    return report
 
 
 def show(report: FitReport, config: FitConfig, console: Console) -> None:
     """Says what came of the fit."""
-    left_out = "".join(f", {count} {reason.replace('_', ' ')}" for reason, count in report.left_out.items())
     losses = [loss for _, loss in report.losses]
     course = f", loss {losses[0]:.4f} -> {losses[-1]:.4f}" if losses else ""
     lines = [
-        f"{config.output}: {report.head} head, {report.examples} examples of {report.questions} questions"
-        f"{left_out}; {report.steps} steps{course}, {report.seconds:.0f} s"
+        f"{config.output}: {report.head} head, {taken(report)}; {report.steps} steps{course}, "
+        f"{report.seconds:.0f} s",
+        f"report card: {Path(config.output, card.FOLDER, card.CARD)}.html, {card.CARD}.md",
     ]
     if report.heldout == 0:
         lines.append(
@@ -92,6 +108,18 @@ def show(report: FitReport, config: FitConfig, console: Console) -> None:
         table.add_row(name, "-" if value is None else f"{value:.4f}")
     if report.metrics:
         console.print(table)
+
+
+def _is_first() -> bool:
+    """Whether this is the first process of a distributed run, the one that speaks and writes."""
+    return os.environ.get("RANK", "0") == "0"
+
+
+def _read(setting: str, file: Path) -> list[Example]:
+    examples = read_labelled(file)
+    if not examples:
+        raise DataError(f"{setting}={file}: is empty: expected labelled completions, one a line")
+    return examples
 
 
 def _labelled_file(config: FitConfig) -> Path:

@@ -16,9 +16,11 @@ from rewards.errors import ConfigError, DataError
 from rewards.evaluation.chart import svg
 from rewards.evaluation.figures import headings, shown
 from rewards.evaluation.results import Result, result_from_record, result_to_record
-from rewards.evaluation.settings import PROTOCOLS
+from rewards.evaluation.settings import FITTED, PROTOCOLS
 
 CARD = "card"
+FOLDER = "evaluation"
+"""Where in a model's folder its results and cards are."""
 _MARKS = re.compile(r"([\\`*_{}\[\]<>|#~&])")
 
 
@@ -52,7 +54,8 @@ def read_results(folder: Path) -> list[Result]:
         DataError: for a file that is named like a result and is none.
     """
     results: list[Result] = []
-    named = (path for protocol in PROTOCOLS for path in folder.glob(f"{protocol}-*.json"))
+    patterns = (f"{FITTED}.json", *(f"{protocol}-*.json" for protocol in PROTOCOLS))
+    named = (path for pattern in patterns for path in folder.glob(pattern))
     for path in sorted(named):
         try:
             record = json.loads(path.read_text(encoding="utf-8"))

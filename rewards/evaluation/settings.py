@@ -9,6 +9,8 @@ from rewards.aggregate import Aggregation
 from rewards.protocols.best_of_n import Ties
 
 PROTOCOLS = ("best_of_n", "auc", "calibration", "pairs", "processbench", "steps")
+FITTED = "fit-heldout"
+"""The name of the result that a fit leaves of its held-out examples."""
 Scale = Literal["auto", "logit", "probability"]
 
 

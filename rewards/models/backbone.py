@@ -19,9 +19,22 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from rewards.errors import ConfigError
 from rewards.models.conventions import Convention
-from rewards.models.heads import LayerHead, activate, read_layer_head, token_logprobs, vocabulary_head
-from rewards.models.loading import load_weights, local_folder, output_embedding, settings_of
-from rewards.models.rendering import Rendered
+from rewards.models.heads import (
+    LayerHead,
+    activate,
+    check_head,
+    read_layer_head,
+    token_logprobs,
+    vocabulary_head,
+)
+from rewards.models.loading import (
+    embedding_rows,
+    load_weights,
+    local_folder,
+    output_embedding,
+    settings_of,
+)
+from rewards.models.rendering import Rendered, special_id
 from rewards.models.settings import ModelSettings
 
 REFERENCE = "reference"
@@ -44,6 +57,7 @@ class Backbone:
     """What gives the values.
 
     models and head: every part, for the fingerprint. positions: most tokens of an input, None for no limit.
+    rows: of the input embedding, which token ids are below.
     """
 
     device: torch.device
@@ -51,6 +65,7 @@ class Backbone:
     models: tuple[PreTrainedModel, ...]
     head: LayerHead | None
     positions: int | None
+    rows: int
 
 
 def load_backbone(
@@ -70,6 +85,7 @@ def load_backbone(
         model = load_weights("causal", folder, settings, device)
         with torch.no_grad():
             head = vocabulary_head(output_embedding(model), *token_pair(tokenizer, convention))
+        check_head(folder, convention, head)
         return assemble(convention, (model,), head)
     model = load_weights("backbone", folder, settings, device)
     width = int(settings_of(model)["hidden_size"])
@@ -86,7 +102,13 @@ def assemble(convention: Convention, models: tuple[PreTrainedModel, ...], head: 
     """
     values = _log_ratio(convention, *models) if head is None else _at_reads(convention, models[0], head)
     positions = settings_of(models[0]).get("max_position_embeddings")
-    return Backbone(models[0].device, values, models, head, positions)
+    return Backbone(models[0].device, values, models, head, positions, embedding_rows(models))
+
+
+def padding_id(tokenizer: PreTrainedTokenizerBase, rows: int) -> int:
+    """The id that fills batches: pad where the embedding has it. It is masked, whichever it is."""
+    pad = special_id(tokenizer.pad_token_id)
+    return 0 if pad is None or pad >= rows else pad
 
 
 def reference_folder(folder: Path, reference: str | None) -> Path:
@@ -98,7 +120,13 @@ def reference_folder(folder: Path, reference: str | None) -> Path:
     own = folder / REFERENCE
     if reference is None and not own.exists():
         raise ConfigError(f"model.reference: {folder} compares with a reference model; give its path")
-    return own if reference is None else local_folder(reference)
+    found = own if reference is None else local_folder(reference, "model.reference")
+    if found.resolve() == folder.resolve():
+        raise ConfigError(
+            f"model.reference={reference}: is the model itself, whose log-ratio is 0 for every text; give "
+            "the model that it was trained from"
+        )
+    return found
 
 
 def transformer(model: PreTrainedModel) -> PreTrainedModel:

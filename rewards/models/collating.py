@@ -17,6 +17,7 @@ from torch import Tensor
 
 from rewards.format import FormatSpec
 from rewards.labelled import Example, OutcomeExample, PreferenceExample, ProcessExample
+from rewards.layout import is_visible
 from rewards.models.backbone import completion_span, padded
 from rewards.models.fit_settings import FitSettings
 from rewards.models.judging import cut
@@ -47,12 +48,14 @@ class Row:
 class Item:
     """An example: one row, or those of a pair, the chosen one first.
 
-    units: what the loss is divided by counts it so often. margin: of a pair.
+    units: what the loss is divided by counts it so often. margin: of a pair. empty: a completion shows
+    nothing.
     """
 
     rows: tuple[Row, ...]
     units: int = 1
     margin: float = 0.0
+    empty: bool = False
 
     @property
     def length(self) -> int:
@@ -99,8 +102,11 @@ def encode(
                 found = _pair(renderer, example, max_length)
             case ProcessExample():
                 found = _solution(renderer, example, settings, max_length)
+        empty = not all(map(is_visible, _completions(example)))
+        if empty and renderer.convention.floor is not None:
+            found = "empty"  # earns the floor, whatever the model has learnt
         if isinstance(found, Item):
-            items.append(found)
+            items.append(replace(found, empty=empty))
         else:
             left_out[found] += 1
     return items, dict(left_out)
@@ -149,6 +155,16 @@ def training_order(lengths: Sequence[int], epochs: float, batch_size: int, seed:
     return order
 
 
+def _completions(example: Example) -> tuple[str, ...]:
+    match example:
+        case OutcomeExample():
+            return (example.completion,)
+        case PreferenceExample():
+            return (example.chosen, example.rejected)
+        case ProcessExample():
+            return ("".join(example.steps),)
+
+
 def _outcome(renderer: Renderer, example: OutcomeExample, masses: Masses, max_length: int) -> Item | str:
     if not any(masses):
         return "one_kind"  # its question has right or wrong ones only
@@ -177,6 +193,8 @@ def _completion(renderer: Renderer, question: str, completion: str, masses: tupl
 def _solution(
     renderer: Renderer, example: ProcessExample, settings: FitSettings, max_length: int
 ) -> Item | str:
+    if len(example.steps) > 1 and not all(map(is_visible, example.steps)):
+        return "blank_step"  # completions are never cut so
     if len(renderer.render(example.question, [""]).ids) > max_length:
         return "too_long"
     fitted = fit_steps(renderer, Request(example.question, example.steps), max_length)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,8 @@ from rewards.steps import STRATEGIES, Strategy
 
 CONVENTION_FILE = "reward_model.json"
 """The file of a model's folder that holds its convention and a worked example."""
+FIT_FILE = "fit.json"
+"""The report of a fit, in the folder of a model that `rewards.fit` wrote."""
 
 Kind = Literal["outcome", "process"]
 Layout = Literal["plain", "chat", "turns"]
@@ -156,13 +159,18 @@ def read_convention(file: Path) -> tuple[Convention, WorkedExample | None]:
         ConfigError: for a file that is missing or malformed, naming it and the setting.
     """
     try:
-        record = json.loads(file.read_text(encoding="utf-8"))
-        settings = cast(dict[str, Any], record["convention"])
-        example = cast(dict[str, Any] | None, record.get("example"))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        record: object = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
         raise ConfigError(
             f"{file}: cannot be read ({error}); expected a JSON object with the key convention"
         ) from error
+    told = cast(dict[str, Any], record) if isinstance(record, dict) else {}
+    settings = told.get("convention")
+    if not isinstance(settings, dict):
+        raise ConfigError(
+            f"{file}: cannot be read; expected a JSON object with the key convention, an object of settings"
+        )
+    settings = cast(dict[str, Any], settings)
     hints = get_type_hints(Convention)
     problems: list[str] = []
     for name, value in settings.items():
@@ -173,19 +181,41 @@ def read_convention(file: Path) -> tuple[Convention, WorkedExample | None]:
     problems += [f"{file}: convention.{name}: missing" for name in ("kind", "layout") if name not in settings]
     if problems:
         raise ConfigError("\n".join(problems))
-    return Convention(**settings), _read_example(file, example)
+    return Convention(**settings), _read_example(file, told.get("example"))
 
 
-def _read_example(file: Path, example: dict[str, Any] | None) -> WorkedExample | None:
+def differences(left: Convention, right: Convention) -> list[str]:
+    """The settings that the values of steps depend on and that differ, as "name='left' and not 'right'".
+
+    >>> plain = Convention(kind="outcome", layout="plain", read_at="end")
+    >>> differences(plain, dataclasses.replace(plain, bos=True, strategy="newline"))
+    ['bos=False and not True']
+    """
+    ours, others = dataclasses.asdict(left), dataclasses.asdict(right)
+    return [
+        f"{name}={value!r} and not {others[name]!r}"
+        for name, value in ours.items()
+        if value != others[name] and name not in ("aggregation", "strategy")
+    ]
+
+
+def _read_example(file: Path, example: object) -> WorkedExample | None:
     if example is None:
         return None
-    try:
-        steps, values = map(str, example["steps"]), map(float, example["values"])
-        return WorkedExample(str(example["question"]), tuple(steps), tuple(values))
-    except (KeyError, TypeError, ValueError) as error:
+    told = cast(dict[str, Any], example) if isinstance(example, dict) else {}
+    question = told.get("question")
+    steps, values = _list_of(str, told.get("steps")), _list_of(float, told.get("values"))
+    if not (isinstance(question, str) and steps and values):
         raise ConfigError(
-            f"{file}: example: expected question (a text), steps (texts) and values (numbers)"
-        ) from error
+            f"{file}: example: expected question (a text), steps (one or more texts) and values (numbers)"
+        )
+    return WorkedExample(question, tuple(steps), tuple(map(float, values)))
+
+
+def _list_of(kind: type, value: object) -> list[Any]:
+    """The value where it is a list of that kind, else an empty one."""
+    items = cast(list[Any], value) if isinstance(value, list) else []
+    return items if all(fits(item, kind) for item in items) else []
 
 
 def _choice_problems(convention: Convention) -> list[str]:
@@ -235,7 +265,7 @@ def _conflicts(convention: Convention) -> list[str]:
         "aggregation=product: needs probabilities (activation=sigmoid or softmax)": c.kind == "process"
         and c.aggregation == "product"
         and not bounded,
-        f"beta={c.beta}: expected > 0": c.beta <= 0,
+        f"beta={c.beta}: expected > 0 and finite": not 0 < c.beta < math.inf,
         "system: layout=plain has no system turn": c.layout == "plain" and c.system is not None,
     }
     return [message for message, broken in rules.items() if broken]

@@ -8,19 +8,34 @@ from __future__ import annotations
 
 import math
 import threading
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 
 from rewards.errors import ConfigError
-from rewards.models.backbone import Backbone, fingerprint, load_backbone, padded
+from rewards.models.backbone import Backbone, fingerprint, load_backbone, padded, padding_id
 from rewards.models.calibrating import log_odds, read_calibration
-from rewards.models.conventions import CONVENTION_FILE, Convention, WorkedExample, read_convention
+from rewards.models.conventions import (
+    CONVENTION_FILE,
+    FIT_FILE,
+    Convention,
+    WorkedExample,
+    differences,
+    read_convention,
+)
 from rewards.models.loading import load_tokenizer, local_folder
 from rewards.models.presets import preset
-from rewards.models.rendering import Rendered, Renderer, special_id
-from rewards.models.selfcheck import check_example, check_padding, check_rendering, example_of
+from rewards.models.rendering import Rendered, Renderer
+from rewards.models.selfcheck import (
+    check_example,
+    check_padding,
+    check_rendering,
+    check_vocabulary,
+    example_of,
+)
 from rewards.models.settings import ModelSettings
 from rewards.models.truncation import Fitted, Request, fit_steps
 
@@ -55,7 +70,7 @@ class RewardModel:
     def __init__(self, settings: ModelSettings) -> None:
         folder = local_folder(settings.path)
         self.settings = settings
-        self.convention, example = _convention(settings)
+        self.convention, example = _convention_to_load(settings, folder)
         tokenizer = load_tokenizer(folder)
         self._lock = threading.Lock()  # tokenizers keep settings of a call in themselves
         self._renderer = Renderer(tokenizer, self.convention)
@@ -65,7 +80,8 @@ class RewardModel:
         few, many = _TOKENS_PER_BATCH
         usual = few if self._backbone.device.type == "cpu" else many
         self._tokens_per_batch = settings.tokens_per_batch or usual
-        self._pad = special_id(tokenizer.pad_token_id) or 0  # masked, whichever it is
+        self._pad = padding_id(tokenizer, self._backbone.rows)
+        check_vocabulary(self._renderer, self._backbone.rows)
         check_padding(self._renderer, self._read, settings.dtype)
         check_example(self._renderer, self._read, example, settings.dtype)
         shown = self._renderer.render(*example_of(self.convention))
@@ -129,14 +145,12 @@ class RewardModel:
         return [found[place] for place in range(len(rows))]
 
     def _read_or_fail(self, rows: Sequence[Rendered]) -> list[tuple[float, ...] | str]:
-        """Halves a batch that does not fit the memory; other faults of the machine are the rows' failure."""
+        """Halves a batch that cannot be read, for want of memory or by one row's fault, until it can."""
         try:
             return list(self._read(rows))
-        except torch.OutOfMemoryError as error:
+        except (RuntimeError, IndexError) as error:  # out of memory is one; an id without a row the other
             if len(rows) == 1:
                 return [str(error)]
-        except RuntimeError as error:
-            return [str(error)] * len(rows)
         half = len(rows) // 2
         return [*self._read_or_fail(rows[:half]), *self._read_or_fail(rows[half:])]
 
@@ -193,21 +207,49 @@ def convention_of(settings: ModelSettings) -> Convention:
     Raises:
         ConfigError: neither a preset is named nor does the folder tell its own.
     """
-    return _convention(settings)[0]
+    if settings.convention is not None:
+        return preset(settings.convention)
+    return _own_convention(settings, local_folder(settings.path))[0]
 
 
 _loading = threading.Lock()
 _loaded: dict[ModelSettings, RewardModel] = {}
 
 
-def _convention(settings: ModelSettings) -> tuple[Convention, WorkedExample | None]:
-    """The named preset, or the folder's own with its example."""
-    if settings.convention is not None:
-        return preset(settings.convention), None
-    file = local_folder(settings.path) / CONVENTION_FILE
+def _convention_to_load(settings: ModelSettings, folder: Path) -> tuple[Convention, WorkedExample | None]:
+    """The named preset, which must not contradict the folder's own convention, or that; and its example."""
+    if settings.convention is None:
+        return _own_convention(settings, folder)
+    named = preset(settings.convention)
+    if not (folder / CONVENTION_FILE).exists():
+        return named, None
+    own, example = _own_convention(settings, folder)
+    other = differences(named, own)
+    if other:
+        raise ConfigError(
+            f"model.convention={settings.convention}: {folder / CONVENTION_FILE} says that this model is fed "
+            f"and read in another way ({', '.join(other)}): leave model.convention out"
+        )
+    return named, example
+
+
+def _own_convention(settings: ModelSettings, folder: Path) -> tuple[Convention, WorkedExample | None]:
+    file = folder / CONVENTION_FILE
     if not file.exists():
         raise ConfigError(
             f"model.convention: {settings.path} has no {CONVENTION_FILE} that says how the model is fed and "
             "read; name a preset, such as convention=qwen2.5-math-prm"
         )
-    return read_convention(file)
+    own, example = read_convention(file)
+    if example is None and (folder / FIT_FILE).exists():
+        raise ConfigError(
+            f"{file}: has no worked example, which rewards.fit writes: nothing would tell whether weights, "
+            "tokenizer and convention belong together; take the file that it wrote"
+        )
+    if example is None:
+        warnings.warn(
+            f"{file}: has no worked example: whether weights, tokenizer and convention belong together is "
+            "not checked; save_convention(folder, model.convention, model.worked_example()) writes one",
+            stacklevel=1,
+        )
+    return own, example

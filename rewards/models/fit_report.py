@@ -12,12 +12,10 @@ from typing import Any
 from rewards.errors import ConfigError
 from rewards.labelled import Example, example_to_record
 from rewards.models.calibrating import Calibration
-from rewards.models.conventions import Convention
+from rewards.models.conventions import FIT_FILE, Convention
 from rewards.models.fit_settings import FitSettings
 from rewards.records import json_line
 
-FIT_FILE = "fit.json"
-"""The report, in the model's folder."""
 _RUNNING = ("progress", "trackers", "checkpoint_every")
 """Settings that change no weight."""
 _HASHED = 2**26  # bytes of a weights file that are hashed at its start and its end
@@ -37,8 +35,10 @@ class FitReport:
         examples: trained on.
         questions: of these.
         heldout: held-out examples.
-        left_out: training examples that were not trained on, by reason: too_long, no_label, or one_kind (of a
-            question with balance=question).
+        left_out: training examples that were not trained on, by reason: too_long, no_label, one_kind (of a
+            question with balance=question), blank_step (no model is asked about a step that shows nothing),
+            or empty (nor about such a completion, where values have a floor).
+        empty: of the examples trained on, those with a completion that shows nothing.
         steps: of the optimiser.
         losses: (step, mean loss since the one before).
         metrics: on the held-out examples; calibrated/NAME with the calibration applied.
@@ -56,6 +56,7 @@ class FitReport:
     questions: int
     heldout: int
     left_out: Mapping[str, int]
+    empty: int
     steps: int
     losses: tuple[tuple[int, float], ...]
     metrics: Mapping[str, float | None]

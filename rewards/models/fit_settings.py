@@ -165,8 +165,10 @@ def check_fit(convention: Convention, examples: Iterable[Example], settings: Fit
         ConfigError: for no or mixed kinds, a head that they cannot train, or settings without an effect.
     """
     kinds = {type(example) for example in examples}
+    if not kinds:
+        raise ConfigError("data: there are no examples to train on")
     if len(kinds) != 1:
-        found = ", ".join(sorted(_NAMES[kind] for kind in kinds)) or "none"
+        found = ", ".join(sorted(_NAMES[kind] for kind in kinds))
         raise ConfigError(f"data: expected examples of one kind, got {found}")
     (kind,) = kinds
     _check_head(convention, kind)

@@ -21,9 +21,9 @@ from typing import Any
 
 import torch
 
-from rewards.errors import ConfigError, DataError
+from rewards.errors import ConfigError, DataError, EngineError
 from rewards.labelled import Example
-from rewards.models.backbone import REFERENCE, Backbone, assemble, find_device
+from rewards.models.backbone import REFERENCE, Backbone, assemble, find_device, padding_id
 from rewards.models.calibrating import Calibration, save_calibration
 from rewards.models.collating import encode
 from rewards.models.conventions import Convention, WorkedExample, save_convention
@@ -31,11 +31,11 @@ from rewards.models.engine import RewardModel, read_rows
 from rewards.models.fit_report import FitReport, data_hash, fit_key, read_report, write_report
 from rewards.models.fit_settings import FitSettings, check_fit
 from rewards.models.heads import write_layer_head
-from rewards.models.loading import load_tokenizer, local_folder, quiet, settings_of
+from rewards.models.loading import embedding_rows, load_tokenizer, local_folder, quiet, settings_of
 from rewards.models.measuring import Metrics, measure_and_calibrate
 from rewards.models.preparing import Prepared, convention_to_train, prepare, with_reference
-from rewards.models.rendering import Renderer, special_id
-from rewards.models.selfcheck import check_rendering, example_of
+from rewards.models.rendering import Renderer
+from rewards.models.selfcheck import check_rendering, check_vocabulary, example_of
 from rewards.models.settings import ModelSettings
 from rewards.models.training import Trained, run_trainer
 from rewards.questions import question_hash
@@ -83,7 +83,11 @@ def fit(
     work = output.parent / f"{_work_prefix(output)}{key}"
     if output.exists():
         return _finished(output, key)
-    done = _train(folder, convention, train, settings, work / "checkpoints")
+    try:
+        done = _train(folder, convention, train, settings, work / "checkpoints")
+    except EngineError:  # it would diverge again, from any checkpoint
+        shutil.rmtree(work, ignore_errors=True)
+        raise
     if done.trained.writes:
         saved = work / "model"
         done.save(saved)
@@ -126,6 +130,7 @@ class _Done:
     pad: int
     examples: int
     left_out: Mapping[str, int]
+    empty: int
     trained: Trained
 
     def save(self, folder: Path) -> None:
@@ -155,9 +160,7 @@ class _Done:
 
     def backbone(self) -> Backbone:
         """The parts as what scores."""
-        module, reference = self.prepared.module, self.prepared.reference
-        models = (module.model,) if reference is None else (module.model, reference)
-        return assemble(self.renderer.convention, models, module.head())
+        return assemble(self.renderer.convention, self.prepared.models(), self.prepared.module.head())
 
 
 def _train(
@@ -172,17 +175,20 @@ def _train(
     check_rendering(renderer)
     with quiet(progress=settings.progress):
         prepared = prepare(folder, convention, tokenizer, settings)
+    rows = embedding_rows(prepared.models())
+    check_vocabulary(renderer, rows)
     positions = settings_of(prepared.module.model).get("max_position_embeddings")
     items, left_out = encode(renderer, examples, settings, min(settings.max_length, positions or sys.maxsize))
     if not items:
         raise DataError(f"data: none of {len(examples)} examples can be trained on ({_in_words(left_out)})")
-    pad = special_id(tokenizer.pad_token_id) or 0  # masked, whichever it is
+    pad = padding_id(tokenizer, rows)
     if prepared.reference is not None:
         items = with_reference(items, prepared.reference, pad, settings.precision)
     trained = run_trainer(prepared.module, items, pad, settings, checkpoints)
     prepared.merge()
     prepared.module.eval()
-    return _Done(prepared, renderer, pad, len(items), left_out, trained)
+    empty = sum(item.empty for item in items)
+    return _Done(prepared, renderer, pad, len(items), left_out, empty, trained)
 
 
 def _measure(folder: Path, heldout: Sequence[Example], settings: FitSettings) -> _Measured:
@@ -213,6 +219,7 @@ def _report(key: str, facts: _Facts, done: _Done, measured: _Measured) -> FitRep
         questions=facts.questions,
         heldout=measured.heldout,
         left_out=done.left_out,
+        empty=done.empty,
         steps=done.trained.steps,
         losses=done.trained.losses,
         metrics=measured.metrics,

@@ -5,19 +5,21 @@ Knows the layers that stand on a backbone and the activations of conventions; kn
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import safetensors.torch
 import torch
-from safetensors import safe_open
 from torch import Tensor
 from torch.nn import functional
 
 from rewards.errors import ConfigError
 from rewards.models.conventions import Convention
+from rewards.models.loading import open_tensors
 
 HEAD_FILE = "head.safetensors"
 """Holds the head of a model that we trained."""
@@ -69,12 +71,33 @@ def read_layer_head(folder: Path, convention: Convention, width: int) -> LayerHe
         ConfigError: when the tensors are not there, or of other shapes than the convention says.
     """
     head = find_layer_head(folder, convention, width)
+    if head is None and not list(folder.glob("*.safetensors")):
+        raise ConfigError(
+            f"{folder}: has no *.safetensors, in which the head {convention.head_name}.weight is looked for: "
+            "convert its weights to safetensors (load the whole model with transformers and save_pretrained)"
+        )
     if head is None:
         raise ConfigError(
             f"{folder}: the checkpoint has no head {convention.head_name}.weight: the model was saved "
             f"without its head, or its head has another name ({_head_names(folder)}); set head_name"
         )
+    check_head(folder, convention, head)
     return head
+
+
+def check_head(folder: Path, convention: Convention, head: LayerHead) -> None:
+    """A head must tell texts apart: its layers are not all zeros, nor its classes all alike.
+
+    Raises:
+        ConfigError: where every text would get one value.
+    """
+    last = head.layers[-1].weight
+    apart = last if convention.head == "scalar" else last - last[0]
+    if not apart.any() or not all(layer.weight.any() for layer in head.layers):
+        raise ConfigError(
+            f"{folder}: its head gives the same value to every text (weights of zeros, or classes that are "
+            "alike): it was never trained, or is lost; expected the reward model's own, whole checkpoint"
+        )
 
 
 def find_layer_head(folder: Path, convention: Convention, width: int) -> LayerHead | None:
@@ -89,6 +112,11 @@ def find_layer_head(folder: Path, convention: Convention, width: int) -> LayerHe
         if weight is None or weight.ndim != 2:
             return None
         layers.append(Layer(weight, tensors.get(prefix + "bias")))
+    if len({layer.bias is None for layer in layers}) > 1:
+        raise ConfigError(
+            f"{folder}: of the layers of the head {name} some have a bias and some have none "
+            f"({', '.join(sorted(f'{name}.{key}' for key in tensors))}): expected the whole head"
+        )
     _check_shapes(folder, convention, [layer.weight for layer in layers], width)
     return LayerHead(tuple(layers))
 
@@ -166,6 +194,11 @@ def _probability(logits: Tensor, positive: int, negative: int | None) -> Tensor:
 def _check_shapes(folder: Path, convention: Convention, weights: Sequence[Tensor], width: int) -> None:
     needed = 1 if convention.head == "scalar" else None
     classes = len(weights[-1])
+    if any(after.shape[1] != len(before) for before, after in pairwise(weights)):
+        raise ConfigError(
+            f"{folder}: the layers of the head {convention.head_name} do not fit together (weights of "
+            f"{', '.join(str(tuple(weight.shape)) for weight in weights)}): expected the whole head"
+        )
     if weights[0].shape[1] != width:
         raise ConfigError(
             f"{folder}: the head {convention.head_name} takes {weights[0].shape[1]} numbers, the backbone "
@@ -181,22 +214,50 @@ def _check_shapes(folder: Path, convention: Convention, weights: Sequence[Tensor
 
 
 def _read_tensors(folder: Path, prefix: str) -> Mapping[str, Tensor]:
-    return {
-        key.removeprefix(prefix): file.get_tensor(key).float()
-        for file in _open_all(folder)
-        for key in file.keys()  # noqa: SIM118 (not a mapping)
-        if key.startswith(prefix)
+    """The tensors of a head, from the checkpoint that transformers loads, else from one file beside it.
+
+    Other files, such as those of an earlier checkpoint, count for nothing where the checkpoint has the head.
+    """
+    found = {
+        file.name: {
+            key.removeprefix(prefix): tensors.get_tensor(key).float()
+            for key in tensors.keys()  # noqa: SIM118 (not a mapping)
+            if key.startswith(prefix)
+        }
+        for file, tensors in open_tensors(folder)
     }
+    holding = [name for name, tensors in found.items() if tensors]
+    checkpoint = _checkpoint_files(folder)
+    own = [name for name in holding if name in checkpoint]
+    beside = [name for name in holding if name not in checkpoint]
+    doubled = sum(len(found[name]) for name in own) > len({key for name in own for key in found[name]})
+    if doubled or (own and HEAD_FILE in beside) or (not own and len(beside) > 1):
+        raise ConfigError(
+            f"{folder}: {' and '.join(holding)} each have a head {prefix.removesuffix('.')}: expected one; "
+            "take the files away that are not this model's"
+        )
+    return {key: tensor for name in own or beside for key, tensor in found[name].items()}
+
+
+def _checkpoint_files(folder: Path) -> frozenset[str]:
+    """The names of the files that transformers loads: model.safetensors, or the shards of an index."""
+    if (folder / "model.safetensors").exists():
+        return frozenset({"model.safetensors"})
+    index = folder / "model.safetensors.index.json"
+    if not index.exists():
+        return frozenset()
+    try:
+        return frozenset(map(str, json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
+    except (OSError, ValueError, TypeError, LookupError, AttributeError) as error:
+        raise ConfigError(f"{index}: is damaged ({error}): copy or download it again, whole") from error
 
 
 def _head_names(folder: Path) -> str:
     """Tensors outside of the layers, for a message."""
-    names = {key for file in _open_all(folder) for key in file.keys() if "layers." not in key}  # noqa: SIM118
-    return "it has " + ", ".join(sorted(names)[:8]) if names else "it has no *.safetensors"
-
-
-def _open_all(folder: Path) -> Iterator[Any]:
-    opening: Any = safe_open  # the library tells no types
-    for file in sorted(folder.glob("*.safetensors")):
-        with opening(file, framework="pt") as tensors:
-            yield tensors
+    names = {
+        key
+        for _, tensors in open_tensors(folder)
+        for key in tensors.keys()  # noqa: SIM118 (not a mapping)
+        if "layers." not in key
+    }
+    return "it has " + (", ".join(sorted(names)[:8]) or "nothing but layers")

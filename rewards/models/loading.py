@@ -5,13 +5,18 @@ The one place that calls transformers' loaders, whose types say little. Knows no
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+import pickle
+import re
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import TracebackType
 from typing import Any, Literal
 
 import huggingface_hub
 import torch
+from huggingface_hub.errors import StrictDataclassError
+from safetensors import SafetensorError, safe_open
 from torch import nn
 from transformers import (
     AutoConfig,
@@ -21,6 +26,7 @@ from transformers import (
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
+from transformers import __version__ as transformers_version
 from transformers.utils import logging
 
 from rewards.errors import ConfigError
@@ -29,6 +35,12 @@ from rewards.models.settings import ModelSettings
 
 DTYPES: Mapping[str, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 _TEXT_FILES = ["*.json", "*.jinja", "*.txt", "*.model"]
+_LAYER_WEIGHT = re.compile(r"\.\d+\..*\.weight$")  # of a transformer's numbered layers, not of a head
+DAMAGES = (
+    *(OSError, ValueError, TypeError, AttributeError, LookupError, ArithmeticError, EOFError),
+    *(RuntimeError, ImportError, pickle.UnpicklingError, SafetensorError, StrictDataclassError),
+)
+"""What libraries raise for files that are damaged or say what cannot be: whatever their reading runs into."""
 _SCALED_LOGITS = ("final_logit_softcapping", "logit_scale", "logits_scaling", "lm_head_multiplier")
 _LOADERS: Mapping[str, Any] = {"backbone": AutoModel, "causal": AutoModelForCausalLM}
 
@@ -63,12 +75,17 @@ def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
         ConfigError: when the folder has none.
     """
     loader: Any = AutoTokenizer
+    _load_config(folder)  # which the loader reads, and would blame on the tokenizer
     try:
-        return loader.from_pretrained(folder)
-    except (OSError, ValueError) as error:
+        with _PlainAsValueError():
+            tokenizer = loader.from_pretrained(folder)
+            tokenizer("text")  # some settings are read only now
+            return tokenizer
+    except DAMAGES as error:
         raise ConfigError(
-            f"{folder}: its tokenizer cannot be loaded ({_first_line(error)}); a reward model needs its own "
-            "tokenizer files beside the weights"
+            f"{folder}: its tokenizer cannot be loaded from tokenizer.json and tokenizer_config.json "
+            f"({_first_line(error)}); a reward model needs its own tokenizer files beside the weights: copy "
+            "them again where they are damaged"
         ) from error
 
 
@@ -80,9 +97,10 @@ def load_weights(
     Raises:
         ConfigError: when it cannot be loaded, or weights are missing.
     """
-    configs: Any = AutoConfig
+    for _ in open_tensors(folder):
+        pass  # names a damaged file, which transformers does not
     try:
-        config = configs.from_pretrained(folder)
+        config = _load_config(folder)
         capped = config.to_dict().get("attn_logit_softcapping") is not None
         switch_dropout_off(config)
         with quiet():
@@ -93,8 +111,47 @@ def load_weights(
                 attn_implementation=settings.attention or ("eager" if capped else None),
                 output_loading_info=True,
             )
-    except (OSError, ValueError, ImportError, RuntimeError) as error:
-        raise ConfigError(f"{folder}: its weights cannot be loaded ({_first_line(error)})") from error
+    except DAMAGES as error:
+        raise ConfigError(
+            f"{folder}: its weights cannot be loaded as config.json describes them ({_first_line(error)}): "
+            "expected both as they were saved; copy them again where they are damaged"
+        ) from error
+    _check_whole(folder, report)
+    use_fast_products(model)
+    return model.eval().to(device)
+
+
+def open_tensors(folder: Path) -> Iterator[tuple[Path, Any]]:
+    """The *.safetensors of a folder, each open while it is the current one.
+
+    Raises:
+        ConfigError: naming one that is damaged.
+    """
+    opening: Any = safe_open  # the library tells no types
+    for file in sorted(folder.glob("*.safetensors")):
+        try:
+            tensors = opening(file, framework="pt")
+        except (OSError, SafetensorError) as error:
+            raise ConfigError(
+                f"{file}: is damaged ({_first_line(error)}): copy or download it again, whole"
+            ) from error
+        with tensors:
+            yield file, tensors
+
+
+def _load_config(folder: Path) -> Any:
+    configs: Any = AutoConfig
+    try:
+        return configs.from_pretrained(folder)
+    except DAMAGES as error:
+        raise ConfigError(
+            f"{folder / 'config.json'}: describes no model that transformers {transformers_version} can load "
+            f"({' '.join(str(error).split())[:200]}): expected the file that the weights were saved with"
+        ) from error
+
+
+def _check_whole(folder: Path, report: Mapping[str, Any]) -> None:
+    """Model and checkpoint have the same weights; only heads may be in the checkpoint alone."""
     missing = sorted(report["missing_keys"])
     if missing:
         raise ConfigError(
@@ -102,8 +159,12 @@ def load_weights(
             f"({', '.join(missing[:3])}): expected the reward model's own, whole checkpoint; an adapter is "
             "merged into its base model first"
         )
-    use_fast_products(model)
-    return model.eval().to(device)
+    unused = sorted(key for key in report["unexpected_keys"] if _LAYER_WEIGHT.search(key))
+    if unused:
+        raise ConfigError(
+            f"{folder}: {len(unused)} weights of the checkpoint have no place in the model that config.json "
+            f"describes ({', '.join(unused[:3])}): expected the config.json that they were saved with"
+        )
 
 
 def switch_dropout_off(config: Any) -> None:
@@ -137,6 +198,12 @@ def settings_of(model: PreTrainedModel) -> Mapping[str, Any]:
     return untyped.config.get_text_config().to_dict()
 
 
+def embedding_rows(models: Sequence[PreTrainedModel]) -> int:
+    """Token ids below this have a row of the input embedding in each of the models."""
+    untyped: Sequence[Any] = models
+    return min(int(model.get_input_embeddings().weight.shape[0]) for model in untyped)
+
+
 def output_embedding(model: PreTrainedModel) -> nn.Linear:
     """The layer from hidden states to logits.
 
@@ -156,5 +223,19 @@ def output_embedding(model: PreTrainedModel) -> nn.Linear:
     return output
 
 
+class _PlainAsValueError:
+    """Inside, what the tokenizers library cannot parse is a ValueError: it raises Exception itself."""
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is Exception:
+            raise ValueError(str(error)) from error
+
+
 def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]
+    said = (str(error).splitlines() or [""])[0]
+    told = said if isinstance(error, (OSError, ValueError)) else f"{type(error).__name__}: {said}"
+    return told or type(error).__name__

@@ -42,6 +42,10 @@ class Prepared:
     reference: PreTrainedModel | None
     adapters: Any
 
+    def models(self) -> tuple[PreTrainedModel, ...]:
+        """The model and, of a log-ratio, the reference."""
+        return (self.module.model,) if self.reference is None else (self.module.model, self.reference)
+
     def merge(self) -> None:
         """Makes adapters part of the weights."""
         if self.adapters is not None:

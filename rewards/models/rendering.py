@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Literal
 
@@ -34,13 +34,14 @@ class Rendered:
     """ids: the whole input. reads: the position of each step's value, ascending.
 
     start: the number of tokens before the completion. overrun: steps whose read token reaches past the mark
-    that it stands for.
+    that it stands for. split: steps whose tag, in a text that is tokenised as one, is no token of its own.
     """
 
     ids: tuple[int, ...]
     reads: tuple[int, ...]
     start: int
     overrun: tuple[int, ...] = ()
+    split: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +88,11 @@ class Renderer:
         reads = tuple(read + shift for read in rendered.reads)
         if self.convention.read_at == "end":
             reads = (len(ids) - 1 + self.convention.offset,)
-        return Rendered(ids, reads, rendered.start + len(self._bos), rendered.overrun)
+        return replace(rendered, ids=ids, reads=reads, start=rendered.start + len(self._bos))
+
+    def breaks_up(self, token: str) -> bool:
+        """Whether a token spelled in a question or a completion is broken up, so that no text can hold it."""
+        return self._control is not None and self._control.fullmatch(token) is not None
 
     def _plain(self, text: str) -> str:
         """Text that a tokenizer can take and that holds no control token."""
@@ -153,7 +158,7 @@ class Renderer:
             messages.append({"role": "assistant" if place % 2 else "user", "content": content})
         try:
             rest = str(self._library.apply_chat_template(messages, tokenize=False))
-        except TemplateError as error:
+        except (TemplateError, TypeError, ValueError, LookupError, ArithmeticError) as error:
             raise ConfigError(f"the chat template refuses the convention's turns: {error}") from error
         frames: list[str] = []
         for content in contents:
@@ -164,7 +169,13 @@ class Renderer:
                     "layout=plain"
                 )
             frames.append(before)
-        return [*frames, rest]
+        frames.append(rest)
+        if system is not None and not any(system.strip() in frame for frame in frames):
+            raise ConfigError(
+                "the chat template leaves out the system turn that the convention gives "
+                f"({system[:40]!r}): expected the reward model's own template, or system=null"
+            )
+        return frames
 
     def _tokenise_alone(self, pieces: Sequence[_Piece]) -> Rendered:
         ids: list[int] = []
@@ -185,27 +196,29 @@ class Renderer:
 
     def _tokenise_together(self, pieces: Sequence[_Piece]) -> Rendered:
         """One tokenisation; the token that covers the last character of a mark is read."""
-        encoded = self.tokenizer(
-            "".join(piece.text for piece in pieces), add_special_tokens=False, return_offsets_mapping=True
-        )
+        text = "".join(piece.text for piece in pieces)
+        encoded = self.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
         offsets: list[tuple[int, int]] = encoded["offset_mapping"]
         starts = [start for start, _ in offsets]
         end = 0
         first: int | None = None
         reads: list[int] = []
         overrun: list[int] = []
+        split: list[int] = []
         for piece in pieces:
             if piece.role != "frame" and first is None:
                 first = end
-            end += len(piece.text)
+            begin, end = end, end + len(piece.text)
             if piece.role == self.convention.read_at:
                 token = bisect_right(starts, end - 1) - 1
                 if not offsets[token][0] <= end - 1 < offsets[token][1] or offsets[token][1] > end:
                     overrun.append(len(reads))
+                before = offsets[token - 1][1] if token else 0  # bytes of one character overlap
+                if piece.role == "tag" and (before > begin or text[offsets[token][0] : begin].strip()):
+                    split.append(len(reads))
                 reads.append(token)
-        return Rendered(
-            tuple(encoded["input_ids"]), tuple(reads), bisect_left(starts, first or 0), tuple(overrun)
-        )
+        ids, start = tuple(encoded["input_ids"]), bisect_left(starts, first or 0)
+        return Rendered(ids, tuple(reads), start, tuple(overrun), tuple(split))
 
 
 def special_id(token: object) -> int | None:

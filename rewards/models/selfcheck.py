@@ -27,7 +27,8 @@ Values = Callable[[Sequence[Rendered]], list[tuple[float, ...]]]
 
 
 def check_rendering(renderer: Renderer) -> None:
-    """Tags = steps, each read at its own mark, also where the question spells the tag; bos at most once.
+    """Tags = steps, each a token of its own and read there, also where the question spells the tag; bos at
+    most once.
 
     Raises:
         ConfigError: saying which does not hold and what to change.
@@ -46,11 +47,40 @@ def check_rendering(renderer: Renderer) -> None:
                 f"the token at the end of step {rendered.overrun[0] + 1} reaches past it: this tokenizer "
                 f"joins {convention.tag or 'the end of a step'!r} with what follows; set tokenise=alone"
             )
+        _check_tag(renderer, rendered)
         if not all(0 <= read < len(rendered.ids) for read in rendered.reads):
             raise ConfigError(f"offset={convention.offset}: a read lies outside of the input; set offset=0")
     bos = special_id(renderer.tokenizer.bos_token_id)
     if bos is not None and rendered.ids[:2] == (bos, bos):
         raise ConfigError("the input begins with bos twice: the chat template writes it; set bos=false")
+
+
+def check_vocabulary(renderer: Renderer, rows: int) -> None:
+    """Every token that an input can hold has a row of the embedding.
+
+    Special tokens beyond it, such as a pad that was added later, do no harm: texts never hold them.
+
+    Args:
+        renderer: of the model's tokenizer.
+        rows: of the embedding.
+
+    Raises:
+        ConfigError: naming the first token without one.
+    """
+    steps = example_of(renderer.convention)[1]
+    used = max(renderer.render(QUESTION, steps).ids)
+    vocabulary = renderer.tokenizer.get_vocab()
+    beyond = sorted(
+        (number, token)
+        for token, number in vocabulary.items()
+        if number >= rows and (number == used or not renderer.breaks_up(token))
+    )
+    if beyond:
+        raise ConfigError(
+            f"the tokenizer has {len(beyond)} tokens without a row of the embedding, which has {rows} (the "
+            f"first is {beyond[0][1]!r}, id {beyond[0][0]}): expected the model's own tokenizer; where "
+            "tokens were added to it, resize the embedding and train it"
+        )
 
 
 def check_padding(renderer: Renderer, values: Values, dtype: str) -> None:
@@ -95,6 +125,24 @@ def check_example(renderer: Renderer, values: Values, example: WorkedExample | N
 def example_of(convention: Convention) -> tuple[str, tuple[str, ...]]:
     """The question and the steps that a worked example of a new model is made from."""
     return QUESTION, STEPS if convention.kind == "process" else ("\n\n".join(STEPS),)
+
+
+def _check_tag(renderer: Renderer, rendered: Rendered) -> None:
+    """A tag is one token, not spread over several, joined with the step before, or unknown.
+
+    Tokenised alone it may be several: those are the same in every input.
+    """
+    convention, tokenizer = renderer.convention, renderer.tokenizer
+    if convention.read_at != "tag":
+        return
+    read = rendered.ids[rendered.reads[0] - convention.offset]
+    unknown = read == tokenizer.unk_token_id and convention.tag != tokenizer.unk_token
+    if rendered.split or (unknown and convention.tag_id is None):
+        raise ConfigError(
+            f"the tag {convention.tag!r} is no token of its own in this tokenizer (it would be read at "
+            f"{tokenizer.convert_ids_to_tokens(read)!r}): expected the tokenizer that the model was trained "
+            "with; for a tag of several tokens set tokenise=alone, or take another tag"
+        )
 
 
 def _close(left: Sequence[float], right: Sequence[float], dtype: str) -> bool:

@@ -78,11 +78,11 @@ def run_trainer(
             optimizers=(_optimiser(module, settings), None),
         )
         trainer.remove_callback(PrinterCallback)
-        trainer.train(resume_from_checkpoint=_last_whole(checkpoints))
+        whole = float(trainer.train(resume_from_checkpoint=_last_whole(checkpoints)).training_loss)
         history: list[Mapping[str, Any]] = trainer.state.log_history
         steps, writes = int(trainer.state.global_step), bool(trainer.is_world_process_zero())
     losses = tuple((int(entry["step"]), float(entry["loss"])) for entry in history if "loss" in entry)
-    for step, loss in losses:
+    for step, loss in (*losses, (steps, whole)):  # the last steps are in the mean of all alone
         if not math.isfinite(loss):
             raise EngineError(
                 f"the loss is {loss} at step {step}: lower learning_rate, or use precision=fp32"

@@ -14,6 +14,7 @@ from tiny_reward_models import tiny_folder
 from rewards.build import build_scorer
 from rewards.config import SCORER
 from rewards.errors import ConfigError
+from rewards.evaluation.card import read_results
 from rewards.fit_config import FIT
 from rewards.labelled import OutcomeExample, ProcessExample, write_labelled
 from rewards.models.conventions import save_convention
@@ -63,6 +64,13 @@ def test_a_fit_leaves_a_reward(model: str, data: str, folder: Path, program_env:
     assert "new head" in done.stderr
     report = json.loads((folder / model / "fit.json").read_text())
     assert report["metrics"]["auc"] > 0.8
+    (kept,) = read_results(folder / model / "evaluation")
+    assert {measure.name: measure.value for measure in kept.findings.measures} == report["metrics"]
+    assert 0 < kept.findings.questions < 64
+    assert (kept.judge, kept.inputs) == (model, (data,))
+    for name in ("card.md", "card.html"):
+        assert f"{report['metrics']['auc']:.4f}" in (folder / model / "evaluation" / name).read_text()
+    assert f"report card: {model}/evaluation/card.html" in done.stderr
     overrides = [f"reward={model}", f"reward.components.{model}.scorer.model.path='{folder / model}'"]
     scorer = build_scorer(
         SCORER.load([*overrides, f"reward.components.{model}.scorer.model.device=cpu"]).reward
@@ -93,6 +101,13 @@ def test_what_is_refused(folder: Path, program_env: Mapping[str, str]) -> None:
         done.stderr
         == "error: broken.jsonl, line 1: label=7.0: expected a number from 0 (wrong) to 1 (right)\n"
     )
+    (folder / "empty.jsonl").touch()
+    for given in (["data=empty.jsonl"], ["data=outcomes.jsonl", "heldout=empty.jsonl"]):
+        done = run(folder, program_env, *given, "base=base", "output=no")
+        assert done.stderr == f"error: {given[-1]}: is empty: expected labelled completions, one a line\n"
+    (folder / "one.jsonl").write_text((folder / "outcomes.jsonl").read_text().split("\n")[0])
+    done = run(folder, program_env, "data=one.jsonl", "heldout_share=0.9", "base=base", "output=no")
+    assert done.stderr.startswith("error: heldout_share=0.9: all 1 examples of one.jsonl are held out")
     done = run(folder, program_env, "data=outcomes.jsonl", "base=nobase", "output=no")
     assert (done.returncode, done.stderr[:19]) == (2, "error: base=nobase:")
     assert not (folder / "no").exists()

@@ -304,7 +304,7 @@ def test_long_and_unlabelled_examples_are_left_out_and_counted(base: Path, tmp_p
         ("sequence-classifier", SOLUTIONS, {}, "the convention is an outcome model's"),
         ("implicit-prm", SOLUTIONS, {}, "trained on outcomes or pairs"),
         ("sequence-classifier", [*OUTCOMES, *PAIRS], {}, "one kind, got outcome, preference"),
-        ("sequence-classifier", [], {}, "got none"),
+        ("sequence-classifier", [], {}, "no examples to train on"),
         (
             "sequence-classifier",
             OUTCOMES,
@@ -365,9 +365,39 @@ def test_a_head_of_other_classes_is_refused(base: Path, tmp_path: Path) -> None:
         run(tmp_path / "three", "trl-prm", SOLUTIONS, tmp_path / "out")
 
 
-def test_a_run_that_diverges_is_told(base: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("every", [None, 1])
+def test_a_run_that_diverges_is_told_and_leaves_nothing(
+    every: int | None, base: Path, tmp_path: Path
+) -> None:
+    settings = replace(SETTINGS, learning_rate=1e30, checkpoint_every=every)
     with pytest.raises(EngineError, match=r"the loss is (nan|inf) at step \d+: lower learning_rate"):
-        run(base, "sequence-classifier", OUTCOMES, tmp_path / "out", replace(SETTINGS, learning_rate=1e30))
+        run(base, "sequence-classifier", OUTCOMES, tmp_path / "out", settings)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_divergence_in_the_last_steps_is_told(
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(training, "_LOGGED", 0.5)  # a point every 2 * steps: none
+    settings = replace(SETTINGS, learning_rate=1e30)
+    with pytest.raises(EngineError, match=r"the loss is (nan|inf) at step"):
+        run(base, "sequence-classifier", OUTCOMES, tmp_path / "out", settings)
+
+
+def test_what_shows_nothing_is_counted(base: Path, tmp_path: Path) -> None:
+    blank = [
+        ProcessExample("What is 9 + 9?", ("", "It is 18."), (1.0, 1.0)),
+        ProcessExample("What is 9 + 8?", (" \n",), (0.0,)),
+        ProcessExample("What is 9 + 7?", ("Take 9.", "\u200b"), (1.0, None)),
+    ]
+    report = fit(str(base), PRESETS["trl-prm"], [*SOLUTIONS, *blank], [], SETTINGS, tmp_path / "steps")
+    assert report.left_out == {"blank_step": 2, "empty": 1}  # the scorer gives the floor to an empty one
+    assert (report.examples, report.empty) == (len(SOLUTIONS), 0)
+    empty = [OutcomeExample("What is 9 + 9?", text, 0.0) for text in ("", "\n")]
+    convention = PRESETS["sequence-classifier"]
+    report = fit(str(base), convention, [*empty, *OUTCOMES], [], SETTINGS, tmp_path / "outcomes")
+    assert report.left_out == {}  # a score without a floor is the model's, for an empty one too
+    assert (report.examples, report.empty) == (len(OUTCOMES) + 2, 2)
 
 
 def test_measured_is_what_the_folder_gives(base: Path, tmp_path: Path) -> None:

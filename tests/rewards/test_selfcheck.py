@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from tiny_reward_models import SPECIAL, tiny_folder, tokenizer
+from tiny_reward_models import CHAT, SPECIAL, tiny_folder, tokenizer
+from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+from transformers import PreTrainedTokenizerFast
 
 from rewards.errors import ConfigError
-from rewards.models.conventions import Convention, WorkedExample, save_convention
+from rewards.models.conventions import (
+    CONVENTION_FILE,
+    FIT_FILE,
+    Convention,
+    WorkedExample,
+    save_convention,
+)
 from rewards.models.engine import RewardModel
 from rewards.models.presets import PRESETS
 from rewards.models.rendering import Rendered, Renderer
 from rewards.models.selfcheck import check_example, check_padding, check_rendering
 from rewards.models.settings import ModelSettings
+from rewards.models.truncation import Request
 
 Tensors = dict[str, torch.Tensor]
 
@@ -63,6 +72,38 @@ def without(*starts: str) -> Callable[[Tensors], Tensors]:
             lambda tensors: tensors | {"score.weight": torch.full((1, 32), torch.nan)},
             "its weights are broken",
         ),
+        ("qwen2.5-math-prm", without("score.2.bias"), "some have a bias and some have none (score.0.bias, "),
+        ("qwen2.5-math-prm", without("score.0.bias"), "some have a bias and some have none (score.0.weight"),
+        (
+            "qwen2.5-math-prm",
+            lambda tensors: tensors | {"score.2.weight": torch.ones(2, 8)},
+            "do not fit together (weights of (32, 32), (2, 8))",
+        ),
+        (
+            "skywork-reward",
+            lambda tensors: tensors | {"score.weight": torch.zeros(1, 32)},
+            "gives the same value to every text",
+        ),
+        (
+            "trl-prm",
+            lambda tensors: tensors | {"score.weight": torch.ones(2, 32)},
+            "gives the same value to every text",
+        ),
+        (
+            "qwen2.5-math-prm",
+            lambda tensors: tensors | {"score.0.weight": torch.zeros(32, 32)},
+            "gives the same value to every text",
+        ),
+        (
+            "math-shepherd",
+            lambda tensors: tensors | {"lm_head.weight": torch.ones_like(tensors["lm_head.weight"])},
+            "gives the same value to every text",
+        ),
+        (
+            "skywork-reward",
+            lambda tensors: tensors | {"model.layers.2.mlp.up_proj.weight": torch.ones(64, 32)},
+            "have no place in the model that config.json describes (model.layers.2",
+        ),
     ],
 )
 def test_weights_that_would_score_wrongly(
@@ -92,6 +133,9 @@ def test_an_example_whose_value_is_another(tmp_path: Path) -> None:
     )
     with pytest.raises(ConfigError, match=r"the stored example gives .* stored is"):
         load(folder, None)
+    with pytest.raises(ConfigError, match=r"the stored example gives .* stored is"):
+        load(folder, "qwen2.5-math-prm")
+    (folder / CONVENTION_FILE).unlink()
     assert load(folder, "qwen2.5-math-prm").version != made.version
 
 
@@ -221,3 +265,148 @@ def test_two_strings_that_are_one_token(tmp_path: Path) -> None:
     save_convention(folder, replace(PRESETS["math-shepherd"], positive_token="+", negative_token="-+"))
     with pytest.raises(ConfigError, match="no two tokens of this tokenizer"):
         load(folder, None)
+
+
+def tokenizer_of(*special: str, corpus: str = "abc def 1 2 3 + -") -> PreTrainedTokenizerFast:
+    """A byte-level tokenizer of no other special tokens, whose merges are learnt from the corpus."""
+    core = Tokenizer(models.BPE())
+    core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    trainer = trainers.BpeTrainer(
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        special_tokens=list(special),
+        show_progress=False,
+    )
+    core.train_from_iterator([corpus] * 4, trainer)
+    return PreTrainedTokenizerFast(tokenizer_object=core, eos_token="<|im_end|>", chat_template=CHAT)
+
+
+@pytest.mark.parametrize("name", ["qwen2.5-math-prm", "math-shepherd"])
+def test_a_tag_that_is_no_token_of_this_tokenizer(name: str, tmp_path: Path) -> None:
+    folder = tiny_folder(name, tmp_path)
+    load(folder, name)
+    tokenizer_of("<|im_start|>", "<|im_end|>").save_pretrained(folder)
+    tag = PRESETS[name].tag
+    with pytest.raises(ConfigError, match=rf"the tag '{tag}' is no token of its own .* tokenise=alone"):
+        load(folder, name)
+
+
+def test_what_counts_as_a_token_of_its_own() -> None:
+    plain = Convention(kind="process", layout="plain", tag="+", head="classes", activation="softmax")
+    learnt = tokenizer_of("<|im_end|>", corpus="x + y. One.+ Two.+")
+    joined = Renderer(learnt, plain).render("Q", ["x", "One.", "y"])
+    assert joined.split == (1,)  # ".+" is one token, "x+" and "y+" are two
+    assert Renderer(learnt, replace(plain, before_tag=" ")).render("Q", ["One.", "y"]).split == ()  # " +"
+    check_rendering(Renderer(learnt, replace(plain, before_tag=" ")))
+    letter = replace(plain, tag="\u2713", before_tag=" ")  # three bytes of one character, three tokens
+    assert Renderer(learnt, letter).render("Q", ["a", "b"]).split == (0, 1)
+    check_rendering(Renderer(learnt, replace(letter, tokenise="alone")))
+
+
+def test_a_tag_that_the_tokenizer_does_not_know() -> None:
+    core = Tokenizer(models.WordLevel({"<unk>": 0, "One": 1, "box": 2}, unk_token="<unk>"))
+    core.pre_tokenizer = pre_tokenizers.Whitespace()
+    words = PreTrainedTokenizerFast(tokenizer_object=core, unk_token="<unk>")
+    convention = Convention(
+        kind="process",
+        layout="plain",
+        step_join="\n",
+        before_tag=" ",
+        tag="ки",
+        head="classes",
+        activation="softmax",
+    )
+    for tokenise in ("together", "alone"):
+        with pytest.raises(ConfigError, match=r"no token of its own .* read at '<unk>'"):
+            check_rendering(Renderer(words, replace(convention, tokenise=tokenise)))
+
+
+def test_a_preset_that_the_folder_contradicts(tmp_path: Path) -> None:
+    folder = tiny_folder("trl-prm", tmp_path)
+    made = load(folder, "trl-prm")
+    other = replace(made.convention, aggregation="mean", strategy="newline")  # these change no step's value
+    save_convention(folder, other, made.worked_example())
+    assert load(folder, "trl-prm").convention == PRESETS["trl-prm"]
+    for name in ("pure-prm", "qwen2.5-math-prm"):
+        with pytest.raises(ConfigError, match=rf"convention={name}: .*tag=.*: leave model.convention out"):
+            load(folder, name)
+    save_convention(folder, replace(made.convention, negative_index=0), made.worked_example())
+    with pytest.raises(ConfigError, match="negative_index=None and not 0"):
+        load(folder, "trl-prm")
+
+
+def test_a_convention_without_a_worked_example(tmp_path: Path) -> None:
+    folder = tiny_folder("trl-prm", tmp_path)
+    save_convention(folder, PRESETS["trl-prm"])
+    with pytest.warns(UserWarning, match="has no worked example"):
+        load(folder, None)
+    (folder / FIT_FILE).write_text("{}")  # rewards.fit writes an example: somebody took it out
+    with pytest.raises(ConfigError, match=r"has no worked example, which rewards\.fit writes"):
+        load(folder, None)
+
+
+def test_a_pad_token_that_was_added_later_is_only_a_filler(tmp_path: Path) -> None:
+    folder = tiny_folder("trl-prm", tmp_path)
+    requests = [Request("Q", ("It is 7.", "So 7.")), Request("Q", ("One box holds 3 + 4 = 7 [PAD] balls.",))]
+    before = load(folder, "trl-prm").judge(requests)
+    grown = PreTrainedTokenizerFast.from_pretrained(folder)
+    grown.add_special_tokens({"pad_token": "[PAD]"})
+    assert grown.pad_token_id == len(tokenizer())  # one behind the last row of the embedding
+    grown.save_pretrained(folder)
+    after = load(folder, "trl-prm").judge(requests)
+    assert after[0] == before[0]
+    assert after[1].failure is None
+
+
+def test_tokens_without_a_row_of_the_embedding(tmp_path: Path) -> None:
+    folder = tiny_folder("qwen2.5-math-prm", tmp_path)
+    grown = PreTrainedTokenizerFast.from_pretrained(folder)
+    grown.add_tokens(["<<new>>", "<<newer>>"])
+    grown.save_pretrained(folder)
+    with pytest.raises(ConfigError, match=r"2 tokens without a row .*'<<new>>'.* resize the embedding"):
+        load(folder, "qwen2.5-math-prm")
+    other = PreTrainedTokenizerFast.from_pretrained(tiny_folder("qwen2.5-math-prm", folder))
+    other.add_special_tokens({"additional_special_tokens": ["<turn>"]})
+    other.chat_template = CHAT.replace(
+        "<|im_start|>", "<turn>"
+    )  # a text cannot hold it, but every input does
+    other.save_pretrained(folder)
+    with pytest.raises(ConfigError, match=r"1 tokens without a row .*'<turn>'"):
+        load(folder, "qwen2.5-math-prm")
+
+
+def test_a_row_that_cannot_be_read_fails_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = load(tiny_folder("trl-prm", tmp_path), "trl-prm")
+    requests = [Request("Q", (text,)) for text in ("One.", "Two.", "Three 777.", "Four.", "Five.")]
+    whole = model.judge(requests)
+    read = model._read
+
+    for fault in (IndexError, RuntimeError):
+
+        def broken(rows: Sequence[Rendered], fault: type[Exception] = fault) -> list[tuple[float, ...]]:
+            if any("777" in model._renderer.tokenizer.decode(row.ids) for row in rows):
+                raise fault("index out of range in self")
+            return read(rows)
+
+        monkeypatch.setattr(model, "_read", broken)
+        judged = model.judge(requests)
+        assert judged[2].failure == "index out of range in self"
+        for place in (0, 1, 3, 4):
+            assert judged[place].values == pytest.approx(whole[place].values, abs=1e-6)
+
+
+def test_a_template_that_leaves_the_system_turn_out(tmp_path: Path) -> None:
+    folder = tiny_folder("qwen2.5-math-prm", tmp_path)
+    without_system = CHAT.replace(
+        "{% for m in messages %}", "{% for m in messages if m['role'] != 'system' %}"
+    )
+    (folder / "chat_template.jinja").write_text(without_system)
+    with pytest.raises(ConfigError, match=r"leaves out the system turn .*Please reason step by step"):
+        load(folder, "qwen2.5-math-prm")
+    (folder / "chat_template.jinja").write_text(CHAT.replace("m['content']", "m['content'] | trim"))
+    load(folder, "qwen2.5-math-prm")
+
+
+def test_a_model_that_is_its_own_reference(tmp_path: Path) -> None:
+    folder = tiny_folder("implicit-prm", tmp_path)
+    with pytest.raises(ConfigError, match=r"model.reference=.*: is the model itself"):
+        load(folder, "implicit-prm", str(folder))
