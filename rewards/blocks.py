@@ -7,6 +7,7 @@ scores. Every function is linear in the text, whatever it holds.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -146,6 +147,17 @@ def _closing_marks(marks: Sequence[re.Match[str]]) -> list[int | None]:
                     closing[inner] = i
                     break
     return closing
+
+
+def outside(cuts: Sequence[int], blocks: Sequence[Block]) -> list[int]:
+    """The cuts that lie in no block."""
+    starts = [block.start for block in blocks]
+
+    def is_free(cut: int) -> bool:
+        before = bisect_left(starts, cut) - 1
+        return before < 0 or blocks[before].end <= cut
+
+    return [cut for cut in cuts if is_free(cut)]
 
 
 def _without_last_newline(text: str, match: re.Match[str]) -> Block:

@@ -1,13 +1,18 @@
 r"""Text -> the positions where a step may begin: after blank lines, at headings and list items, at sentences.
 
-Knows layout only: each function yields rising positions at which a line or a sentence
-starts, without asking what lies there (a block that must stay whole, a heading). All are linear in the text.
+Knows layout only: each function yields rising positions at which a line or a sentence starts, without asking
+what lies there (a block that must stay whole, a heading). All are linear in the text. A line ends with
+`\n` or `\r\n`; a lone `\r` is white space, because in the outputs of models it is what is left of a command
+such as `\rho` whose backslash was read as an escape: a cut there would tear the formula.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+
+LONGEST_HEADING = 120
+"""Characters of a line that may be a heading."""
 
 _BLANK_LINES = re.compile(r"\n(?:[^\S\n]*+\n)++")
 _SPACES = re.compile(r"\s++")
@@ -25,6 +30,13 @@ _ABBREVIATION = re.compile(
     r"(?:\b(?:e\.g|i\.e|etc|cf|vs|resp|approx|Dr|Mr|Mrs|Ms|St|Prof|Fig|Figs|Eq|Eqs|Sec|Thm|No|Nos|w\.r\.t)"
     r"|(?:\A|\n)[^\S\n]*+[*_]{0,2}(?:\d{1,3}|[A-Za-z]))\Z"
 )
+_HEADING = re.compile(
+    r"#{1,6}[ \t]+(?![-$\d.,/]*\Z)[^\n]*|[-*_]{3,}"
+    r"|(?:\d{1,3}[.)][ \t]+)?(?:\*\*[^\n*]{1,100}(?<![.!?])\*\*|__[^\n_]{1,100}(?<![.!?])__)[:.]?"
+    r"|[#*_]{0,6}[ \t]?[Ss]tep[ \t]?:?[ \t]?\d{1,4}[:.)]?[*_]{0,3}[:.]?"
+    r"|\\(?:section|subsection|subsubsection|paragraph|textbf)\*?\{[^{}\n]{1,100}\}[:.]?"
+)
+_LEAD_IN = re.compile(r"[:：][*_]{0,3}\Z")
 
 
 def blank_line_cuts(text: str) -> Iterator[int]:
@@ -85,3 +97,10 @@ def sentence_line_cuts(text: str) -> Iterator[int]:
 def block_line_cuts(text: str) -> Iterator[int]:
     """Lines that begin with a capital right after a formula or code block."""
     return (match.end() for match in _BLOCK_END.finditer(text) if text[match.end()].isupper())
+
+
+def is_heading(content: str) -> bool:
+    """A heading, or the lead-in of a list or formula."""
+    if _LEAD_IN.search(content, max(0, len(content) - 8)):
+        return True
+    return len(content) <= LONGEST_HEADING and _HEADING.fullmatch(content) is not None

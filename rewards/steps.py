@@ -4,12 +4,14 @@ Knows how solutions are laid out (paragraphs, lines, headings, lists, sentences)
 knows nothing of scores or tokens. Of every text and setting it holds that
 
 - the spans cover the text exactly, in order: `"".join(text[s.start : s.end] for s in steps) == text`;
-- a step of a thought or a text, split again, is one step, where no bound had to cut or join;
+- a step of a thought or a text, split again, is one step, where no bound had to cut or join (and no stray
+  closing tag stands in it: what follows such a tag, alone, is an answer);
 - there are at most max_steps steps, none longer (tags and outer white space aside) than max_chars, or than
   2 / (max_steps - 2) of the text where that is more;
 - code fences, display maths, environments and tables of up to max_chars are never cut, closed or not;
 - headings and lead-ins join what follows, lone formulas and program outputs what goes before;
-- thought and answer share no step; white space belongs to the step before it;
+- thought and answer share no step; white space belongs to the step before it, and no step is white space
+  alone where there is another of its region;
 - time is linear in the text.
 """
 
@@ -22,19 +24,20 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
-from rewards.blocks import Block, BlockKind, find_blocks
+from rewards.blocks import Block, BlockKind, find_blocks, outside
 from rewards.cuts import (
     blank_line_cuts,
     block_line_cuts,
+    is_heading,
     list_item_cuts,
     newline_cuts,
     semicolon_cuts,
     sentence_cuts,
     sentence_line_cuts,
-    space_cuts,
     step_heading_cuts,
 )
 from rewards.errors import ConfigError
+from rewards.long_steps import FinerCuts
 
 LONG_PARAGRAPH = 600
 """Characters from which strategy `auto` cuts a paragraph at its sentences."""
@@ -130,13 +133,13 @@ def _split_region(text: str, strategy: Strategy, max_chars: int) -> list[Span]:
     blocks = find_blocks(text, max_chars)
     whole = [block for block in blocks if strategy == "sentence" or block.kind is not BlockKind.INLINE]
     cuts = sorted({cut for find in STRATEGIES[strategy] for cut in find(text)})
-    spans = _join_neighbours(text, _pieces(text, 0, len(text), _outside(cuts, whole)), blocks)
+    spans = _join_neighbours(text, _pieces(text, 0, len(text), outside(cuts, whole)), blocks)
     if strategy == "auto":
-        sentences = _outside(list(sentence_cuts(text)), blocks)
+        sentences = outside(list(sentence_cuts(text)), blocks)
         spans = [part for span in spans for part in _cut_paragraph(text, span, sentences, blocks)]
     if any(b - a > max_chars for a, b in spans):
-        finer = _FinerCuts(text, blocks)
-        return [piece for a, b in spans for piece in finer.split(a, b, max_chars)]
+        finer = FinerCuts(text, blocks, max_chars)
+        return [piece for a, b in spans for piece in finer.split(a, b)]
     return spans
 
 
@@ -151,17 +154,6 @@ STRATEGIES: Mapping[str, Sequence[FindCuts]] = {
     "length": (),
 }
 """The cuts each strategy tries; what must stay whole or be joined is the same for all."""
-
-
-def _outside(cuts: Sequence[int], blocks: Sequence[Block]) -> list[int]:
-    """The cuts that lie in no block."""
-    starts = [block.start for block in blocks]
-
-    def is_free(cut: int) -> bool:
-        before = bisect_left(starts, cut) - 1
-        return before < 0 or blocks[before].end <= cut
-
-    return [cut for cut in cuts if is_free(cut)]
 
 
 def _pieces(text: str, start: int, end: int, cuts: Iterable[int]) -> list[Span]:
@@ -188,14 +180,7 @@ def _cut_paragraph(text: str, span: Span, sentences: Sequence[int], blocks: Sequ
     return parts
 
 
-_HEADING = re.compile(
-    r"#{1,6}[ \t]+(?![-$\d.,/]*\Z)[^\n]*|[-*_]{3,}"
-    r"|(?:\d{1,3}[.)][ \t]+)?(?:\*\*[^\n*]{1,100}(?<![.!?])\*\*|__[^\n_]{1,100}(?<![.!?])__)[:.]?"
-    r"|[#*_]{0,6}[ \t]?[Ss]tep[ \t]?:?[ \t]?\d{1,4}[:.)]?[*_]{0,3}[:.]?"
-    r"|\\(?:section|subsection|subsubsection|paragraph|textbf)\*?\{[^{}\n]{1,100}\}[:.]?"
-)
 _STEP_TITLE = re.compile(r"[#*_ \t]{0,6}[Ss]tep[ \t]?:?[ \t]?\d{1,4}[^\n\d=$\\]*")
-_LEAD_IN = re.compile(r"[:：][*_]{0,3}\Z")
 _CONTINUES = re.compile(r"(?:`{3,}|~{3,})[ \t]*(?:output|result|stdout)\b|where\b")
 _ONLY_PUNCTUATION = re.compile(r"[\s.,;:!?]*")
 
@@ -207,7 +192,7 @@ def _join_neighbours(text: str, pieces: Sequence[Span], blocks: Sequence[Block])
     """
     contents = [text[a:b].strip() for a, b in pieces]
     formulas = [_is_formula(text, piece, blocks) for piece in pieces]
-    leads = [_is_heading(content) for content in contents]
+    leads = [is_heading(content) for content in contents]
     spans = [pieces[0]]
     only_formulas = True
     for i in range(1, len(pieces)):
@@ -225,13 +210,6 @@ def _join_neighbours(text: str, pieces: Sequence[Span], blocks: Sequence[Block])
         else:
             spans.append(pieces[i])
     return spans
-
-
-def _is_heading(content: str) -> bool:
-    """A heading, or the lead-in of a list or formula."""
-    if _LEAD_IN.search(content, max(0, len(content) - 8)):
-        return True
-    return len(content) <= 120 and _HEADING.fullmatch(content) is not None
 
 
 def _is_step_title(content: str) -> bool:
@@ -252,29 +230,6 @@ def _is_formula(text: str, piece: Span, blocks: Sequence[Block]) -> bool:
             return False
         start, found, at = block.end, True, at + 1
     return found and _ONLY_PUNCTUATION.fullmatch(text, start, end) is not None
-
-
-class _FinerCuts:
-    """Cuts for a step that is too long: at a line, else a sentence, else a line of a block, else a space."""
-
-    def __init__(self, text: str, blocks: Sequence[Block]) -> None:
-        whole = [block for block in blocks if block.kind is not BlockKind.INLINE]
-        lines = list(newline_cuts(text))
-        sentences = _outside(list(sentence_cuts(text)), blocks)
-        self.levels = (_outside(lines, whole), sentences, lines, list(space_cuts(text)))
-
-    def split(self, start: int, end: int, max_chars: int) -> Iterator[Span]:
-        while end - start > max_chars:
-            cut = next((cut for cut in self._latest(start, start + max_chars)), start + max_chars)
-            yield start, cut
-            start = cut
-        yield start, end
-
-    def _latest(self, start: int, limit: int) -> Iterator[int]:
-        for level in self.levels:
-            at = bisect_right(level, limit) - 1
-            if at >= 0 and level[at] > start:
-                yield level[at]
 
 
 def _bound_count(steps: list[Step], max_steps: int) -> list[Step]:

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -122,7 +123,20 @@ def test_a_step_is_one_step(text: str, strategy: str) -> None:
 def test_no_step_is_longer_than_the_bound(text: str, strategy: str, max_chars: int) -> None:
     tags = len("<think></think>")
     for piece in cut(text, strategy=strategy, max_chars=max_chars):
-        assert len(piece.strip()) <= max_chars + tags
+        # white space on both sides of the tags
+        content = piece.strip().removeprefix("<think>").removesuffix("</think>").strip()
+        assert len(content) <= max_chars + tags
+
+
+@settings(max_examples=300, deadline=None)
+@given(TEXTS, ANY_STRATEGY, st.integers(40, 80))
+def test_no_step_is_blank_beside_others_of_its_region(text: str, strategy: str, max_chars: int) -> None:
+    steps = split_steps(text, StepSettings(strategy=strategy, max_chars=max_chars))  # type: ignore[arg-type]
+    for before, after in pairwise(steps):
+        if before.region == after.region:
+            pieces = [text[step.start : step.end].strip() for step in (before, after)]
+            assert pieces[0] not in ("", "<think>")
+            assert pieces[1] not in ("", "</think>")
 
 
 @settings(max_examples=200, deadline=None)
