@@ -111,7 +111,8 @@ def _of_completions(
     said = (*read.said, *lost)
     if (scorer := _scorer(config)) is not None:
         with _progress(console, len(rows)) as progress:
-            rows = scoring.score_completions(rows, scorer, progress)
+            rows, missing = scoring.score_completions(rows, scorer, progress)
+        said = (*said, *missing)
     match config.protocol:
         case "auc":
             return ranking(rows, settings), said
@@ -126,7 +127,8 @@ def _of_solutions(config: EvaluationConfig, source: Source, settings: Measuring,
     rows, said = read_solutions(source)
     if (scorer := _scorer(config)) is not None:
         with _progress(console, len(rows)) as progress:
-            rows = scoring.score_solutions(rows, scorer, progress)
+            rows, missing = scoring.score_solutions(rows, scorer, progress)
+        said = [*said, *missing]
     measure = process_bench if config.protocol == "processbench" else step_errors
     return measure(rows, settings), said
 
@@ -135,7 +137,8 @@ def _of_pairs(config: EvaluationConfig, source: Source, settings: Measuring, con
     pairs, said = read_pairs(source)
     if (scorer := _scorer(config)) is not None:
         with _progress(console, sum(len(pair.samples) for pair in pairs)) as progress:
-            pairs = scoring.score_pairs(pairs, scorer, progress)
+            pairs, missing = scoring.score_pairs(pairs, scorer, progress)
+        said = [*said, *missing]
     return preference(pairs, settings), said
 
 

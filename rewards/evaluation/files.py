@@ -80,23 +80,28 @@ class InputFile:
 
     def refuse(self, number: int, role: str, value: object) -> NoReturn:
         """Raises DataError naming file, line and field."""
-        got = "null or nothing" if value is None else repr(value)
-        got = got if len(got) <= 60 else f"{got[:60]}…"
         raise DataError(
             f"{self.path}, line {number}, field {self.fields[role]!r}: expected {ROLES[role].expected}, "
-            f"got {got}; fields.{role}=NAME reads another field"
+            f"got {_shown(value)}; fields.{role}=NAME reads another field"
         )
 
     def require(self, *roles: str, instead: str = "") -> None:
         """Raises ConfigError unless there is a field for each role; instead: what else would do."""
         faults = [
             f"{self.path}: no field holds the {role} ({ROLES[role].expected}) among "
-            f"{', '.join(self.lines[0][1])}; give fields.{role}=NAME{instead}"
+            f"{', '.join(map(self._told, self.lines[0][1]))}; give fields.{role}=NAME{instead}"
             for role in roles
             if role not in self.fields
         ]
         if faults:
             raise ConfigError("\n".join(faults))
+
+    def _told(self, name: str) -> str:
+        """The name of a field, and what it holds where it has the name of a role but does not fit."""
+        if name not in ROLES or name in self.fields.values():
+            return name
+        value = next((value for _, record in self.lines if (value := record.get(name)) is not None), None)
+        return f"{name}: {_shown(value)}"
 
     def said(self, *extra: str) -> str:
         """Which fields were taken for what."""
@@ -115,6 +120,11 @@ class InputFile:
         text = cast("str | None", self.value(number, record, "prompt")) if prompt is None else prompt
         gold = gold_texts(self.value(number, record, "gold")) or ()
         return Problem(f"{self.path}, line {number}", text or "", gold)
+
+
+def _shown(value: object) -> str:
+    got = "null or nothing" if value is None else repr(value)
+    return got if len(got) <= 60 else f"{got[:60]}…"
 
 
 _SCORE = "value of the score file"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
@@ -26,7 +27,11 @@ _MEANINGS = {
     "pass@n": "any completion is right: the oracle",
 }
 _BY_SCORE = ("weighted", "best_of_n", "worst_of_n")
-_RULES: Mapping[Ties, str] = {"share": "tied picks share", "first": "first listed", "lose": "a tie is lost"}
+_RULES: Mapping[Ties, str] = {
+    "share": "tied picks share",
+    "first": "the first listed counts",
+    "lose": "a tie is lost",
+}
 
 
 def best_of_n(rows: Sequence[Completion], settings: Measuring, *, answers: bool) -> Findings:
@@ -64,8 +69,10 @@ def best_of_n(rows: Sequence[Completion], settings: Measuring, *, answers: bool)
         )
     if len(sizes) > 1:
         said.append(f"questions have {sizes[0]} to {sizes[-1]} completions")
+    other: Ties = "share" if settings.ties == "first" else "first"
+    others = {name: share for name, _, share in _each(candidates, partial(measure, ties=other))}
     measures = tuple(
-        _measure(name, values, _MEANINGS[pick], settings)
+        _with_other_rule(_measure(name, values, _MEANINGS[pick], settings), others[name], other)
         for name, pick, values in _each(candidates, partial(picks, ties=settings.ties))
     )
     curves, chart = _curves(candidates, sizes[0], settings)
@@ -83,6 +90,13 @@ def _each(
                 yield called(pick, column), pick, found
             elif place == 0:
                 yield pick, pick, found
+
+
+def _with_other_rule(found: Measure, share: float, rule: Ties) -> Measure:
+    """The figure with what another rule of ties, by which others publish, makes of it where it differs."""
+    if percent(share) == percent(found.value):
+        return found
+    return replace(found, meaning=f"{found.meaning}; {percent(share)} where {_RULES[rule]}")
 
 
 def _by_rule(candidates: Mapping[str, Sequence[Candidates]]) -> Table:

@@ -1,12 +1,14 @@
 """Which field of a file holds what an evaluation needs: names that people use, and what values look like.
 
 A field is taken by its name only where its values fit, so that `score` may hold numbers in one file and
-verdicts in another. Knows values, not what is measured with them.
+verdicts in another; but no such field stands in for one that has the role's own name. Knows values, not what
+is measured with them.
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -156,6 +158,12 @@ ROLES: Mapping[str, Role] = {
     "subset": _role("subset domain section category", is_text, "a string"),
 }
 """Everything that some protocol reads from a file."""
+_SHARED = {
+    name
+    for name, count in Counter(name for role in ROLES.values() for name in role.names).items()
+    if count > 1
+}
+"""Names that may stand for several roles."""
 
 
 def find_fields(
@@ -181,6 +189,8 @@ def find_fields(
                 f"fields.{role}={name}: {path} has {', '.join(there) or 'no fields'}{suggest(name, there)}"
             )
         held = name or next((name for name in ROLES[role].names if _holds(role, name, records)), None)
+        if held in _SHARED and role in there and role not in _SHARED:
+            held = role  # what has the role's own name is meant, whatever it holds, before a makeshift
         if held is not None:
             found[role] = held
     return found

@@ -5,6 +5,7 @@ Knows scorers and what was read from files; knows no protocol.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeVar
@@ -29,22 +30,30 @@ _AT_ONCE = 512
 _MAX_FAILED_SHARE = 0.01
 
 
-def score_completions(rows: Sequence[Completion], scorer: Scorer, progress: Progress) -> list[Completion]:
+Scored = tuple[list[Item], list[str]]
+"""Items with their values, and what is to be said of these."""
+
+
+def score_completions(rows: Sequence[Completion], scorer: Scorer, progress: Progress) -> Scored[Completion]:
     """The completions with values of the scorer; of their steps where a process reward model stands alone."""
     samples = [row.sample for row in rows if row.sample is not None]
     steps = isinstance(only(scorer), ProcessScorer)
-    scores = iter(_scores(scorer, samples, progress))
-    return [row if row.sample is None else replace(row, values=_values(next(scores), steps)) for row in rows]
+    scores = _scores(scorer, samples, progress)
+    rest = iter(scores)
+    scored = [row if row.sample is None else replace(row, values=_values(next(rest), steps)) for row in rows]
+    return scored, _part_abstained(scores)
 
 
-def score_pairs(pairs: Sequence[Pair], scorer: Scorer, progress: Progress) -> list[Pair]:
+def score_pairs(pairs: Sequence[Pair], scorer: Scorer, progress: Progress) -> Scored[Pair]:
     """The pairs with values of the scorer for every side."""
     steps = isinstance(only(scorer), ProcessScorer)
-    scores = iter(_scores(scorer, [sample for pair in pairs for sample in pair.samples], progress))
-    return [replace(pair, sides=tuple(_values(next(scores), steps) for _ in pair.samples)) for pair in pairs]
+    scores = _scores(scorer, [sample for pair in pairs for sample in pair.samples], progress)
+    rest = iter(scores)
+    scored = [replace(pair, sides=tuple(_values(next(rest), steps) for _ in pair.samples)) for pair in pairs]
+    return scored, _part_abstained(scores)
 
 
-def score_solutions(rows: Sequence[Solution], scorer: Scorer, progress: Progress) -> list[Solution]:
+def score_solutions(rows: Sequence[Solution], scorer: Scorer, progress: Progress) -> Scored[Solution]:
     """The solutions with values of the scorer for the steps that they are given in.
 
     A process reward model is asked about these steps. Other scorers cut the text themselves: a step's value
@@ -60,9 +69,26 @@ def score_solutions(rows: Sequence[Solution], scorer: Scorer, progress: Progress
         scores = _in_turn(given, rows, progress)
     else:
         scores = _scores(scorer, [row.sample for row in rows], progress)
-    return [
+    scored = [
         replace(row, values=tuple(_value_in(score, span) for span in row.spans))
         for row, score in zip(rows, scores, strict=True)
+    ]
+    return scored, _part_abstained(scores)
+
+
+def _part_abstained(scores: Sequence[Score]) -> list[str]:
+    """One line for each part of a mix that was paid for none or only some of what has a score."""
+    scored = [score for score in scores if score.value is not None]
+    missing = Counter(
+        part.name
+        for score in scored
+        for part in score.parts
+        if part.weight != 0 and part.name in score.notes.get("abstained", "").split(",")
+    )
+    return [
+        f"part_abstained: {count:,} of {len(scored):,} scores are without {name!r}, which could not judge their "
+        "problems: these measure the other parts alone"
+        for name, count in missing.items()
     ]
 
 

@@ -77,6 +77,9 @@ def test_the_program_prints_the_known_figures_of_the_qwen_reward_model(
         line.split() for line in done.stdout.splitlines() if line.count("%") == 3 and "majority" in line
     ]
     assert [majority[place] for place in (3, 6, 9)] == ["92.50", "93.00", "91.00"]  # shared, first, lost
+    headline = next(line for line in done.stdout.splitlines() if "│ majority " in line)
+    assert "92.50 %" in headline
+    assert "93.00 % where the first listed counts" in " ".join(done.stdout.split())
 
 
 def test_the_known_figures_of_ranking_and_calibration() -> None:
@@ -452,6 +455,7 @@ FAULTS: list[tuple[str, Row, Row, str]] = [
     ("auc", GOOD, {**GOOD, "correct": None}, "line 2, field 'correct': expected true or false, .* got null"),
     ("auc", GOOD, {"question_id": 1, "score": 0.5}, "line 2, field 'correct': .* got null or nothing"),
     ("auc", GOOD, {**GOOD, "correct": 2}, "line 2, field 'correct': .* got 2"),
+    ("auc", {**GOOD, "score": 0.0, "correct": "false"}, GOOD, "line 1, field 'correct': .* got 'false'"),
     ("auc", GOOD, {**GOOD, "correct": [True]}, r"line 2, field 'correct': .* got \[True\]"),
     (
         "auc",
@@ -532,6 +536,28 @@ def test_settings_are_refused_before_anything_is_read(override: str) -> None:
 def test_a_model_and_a_reward_are_one_too_many() -> None:
     with pytest.raises(ConfigError, match="the reward given too needs no model: leave out one"):
         EVALUATION.load(["protocol=auc", "input=x.jsonl", "model.path=m", "reward=format"])
+
+
+def test_a_field_of_the_right_name_that_does_not_fit_is_told(tmp_path: Path) -> None:
+    path = write(tmp_path / "in.jsonl", [{**GOOD, "correct": "false"}])
+    with pytest.raises(ConfigError, match=r"no field holds the correct \(true .*, correct: 'false'; give"):
+        evaluate("protocol=auc", f"input={path}")
+
+
+def test_a_part_of_a_mix_that_abstains_is_told(tmp_path: Path) -> None:
+    row = {"prompt": "6*7?", "completion": "<think>so</think>42", "correct": True}
+    rows = [row, {**row, "completion": "42", "correct": False}, {**row, "prompt": "1+1?", "gold": "2"}]
+    result, said = evaluate(
+        "protocol=auc", "reward=verifiable+format", f"input={write(tmp_path / 'in.jsonl', rows)}"
+    )
+    told = "part_abstained: 2 of 3 scores are without 'accuracy'"
+    assert told in said
+    assert any(told in line for line in result.findings.said)
+    pair = {"prompt": "6*7?", "chosen": "<think>so</think>42", "rejected": "42"}
+    _, said = evaluate(
+        "protocol=pairs", "reward=verifiable+format", f"input={write(tmp_path / 'pairs.jsonl', [pair])}"
+    )
+    assert "part_abstained: 2 of 2 scores" in said
 
 
 def test_what_leaves_nothing_to_measure_is_told(tmp_path: Path) -> None:
