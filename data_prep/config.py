@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, get_args
 
+from data_prep.drops import OnError
 from rewards.errors import ConfigError
 from rewards.labelled import SETS
 from rewards.options import MISSING, option
@@ -83,6 +84,7 @@ class DataPrepConfig:
     split: str = MISSING
     limit: int | None = option(at_least=1)
     answer_type: str | None = option(*ANSWER_TYPES)
+    on_error: str = option(*get_args(OnError))
     evaluation: list[str] = field(default_factory=list[str])
     seed: int = option(at_least=0)
     arithmetic: ArithmeticConfig = field(default_factory=ArithmeticConfig)

@@ -6,11 +6,19 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Literal
+
+from rewards.errors import DataError
+
+OnError = Literal["stop", "skip"]
+"""What becomes of a run when a row is not what its layout says."""
 
 
 class DropReason(StrEnum):
     """Why a row, or an example of it, is not in the file."""
 
+    MALFORMED = "malformed"
+    """The row is not what its layout says (on_error=skip)."""
     NO_PROMPT = "no_prompt"
     """The question is empty."""
     NO_GOLD = "no_gold"
@@ -62,6 +70,17 @@ class Drop:
     where: str
     reason: DropReason
     detail: str = ""
+
+
+def malformed(where: str, error: DataError, on_error: OnError) -> Drop:
+    """The drop of a row that is not what it should be.
+
+    Raises:
+        DataError: on_error is stop.
+    """
+    if on_error == "stop":
+        raise DataError(f"{error} (on_error=skip leaves such rows out and counts them)") from error
+    return Drop(where, DropReason.MALFORMED, str(error).removeprefix(where).lstrip(":, "))
 
 
 def count_drops(drops: Iterable[Drop]) -> dict[DropReason, int]:

@@ -12,16 +12,17 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from data_prep.drops import Drop, DropReason
+from data_prep.drops import Drop, DropReason, OnError, malformed
 from data_prep.fields import Row, fault
+from rewards.errors import DataError
 from rewards.io import iter_jsonl
 from rewards.labelled import Example, OutcomeExample, PreferenceExample, ProcessExample
 from rewards.questions import question_hash
 
-Reader = Callable[[Iterable[Row]], Iterator[tuple[str, Example | DropReason]]]
+Reader = Callable[[Iterable[Row]], Iterator[tuple[str, Example | DropReason | DataError]]]
 """Rows of one set -> (place for people, example, or why there is none); several for a row where it has them.
 
-Raises DataError, naming row and field, for a row of another layout.
+A row of another layout gives a DataError that names row and field.
 """
 
 QUESTION_FIELDS = ("question", "prompt", "problem", "Question", "instruction")
@@ -38,7 +39,11 @@ class Converted:
 
 
 def convert(
-    rows: Iterable[Row], reader: Reader, excluded: AbstractSet[int] = frozenset(), limit: int | None = None
+    rows: Iterable[Row],
+    reader: Reader,
+    excluded: AbstractSet[int] = frozenset(),
+    limit: int | None = None,
+    on_error: OnError = "stop",
 ) -> Converted:
     """Reads rows and keeps each example once.
 
@@ -47,9 +52,10 @@ def convert(
         reader: knows its layout.
         excluded: hashes of questions (`rewards.questions`) that must not occur.
         limit: read this many rows at most; None reads all.
+        on_error: stop refuses the first row of another layout, skip leaves such rows out.
 
     Raises:
-        DataError: from the reader.
+        DataError: naming row and field.
     """
     count = 0
 
@@ -63,7 +69,9 @@ def convert(
     drops: list[Drop] = []
     seen: dict[tuple[str, ...], tuple[object, ...]] = {}
     for where, found in reader(counted()):
-        if isinstance(found, DropReason):
+        if isinstance(found, DataError):
+            drops.append(malformed(where, found, on_error))
+        elif isinstance(found, DropReason):
             drops.append(Drop(where, found))
         elif question_hash(found.question) in excluded:
             drops.append(Drop(where, DropReason.EVALUATION, found.question[:80]))

@@ -6,15 +6,38 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import cast
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TypeVar, cast
 
 from rewards.errors import DataError
 from rewards.records import text_field
 
 Fields = Mapping[str, object]
-Row = tuple[str, Fields]
-"""(name of the row for people, its fields)."""
+Row = tuple[str, Fields | DataError]
+"""(name of the row for people, its fields); the error for a line that holds no fields."""
+Found = TypeVar("Found")
+
+
+def each_row(
+    rows: Iterable[Row], read: Callable[[int, str, Fields], Iterable[tuple[str, Found]]]
+) -> Iterator[tuple[str, Found | DataError]]:
+    """What `read` finds in every row, given its number from 1, its name and its fields.
+
+    A row that it refuses gives nothing but its error: one bad row says nothing of the others.
+    """
+    for number, (where, row) in enumerate(rows, start=1):
+        try:
+            found: list[tuple[str, Found | DataError]] = [*read(number, where, fields_of(row))]
+        except DataError as error:
+            found = [(where, error)]
+        yield from found
+
+
+def fields_of(row: Fields | DataError) -> Fields:
+    """The fields of a row. Raises the DataError of a line that holds none."""
+    if isinstance(row, DataError):
+        raise row
+    return row
 
 
 def list_field(row: Fields, name: str, where: str) -> list[object]:
@@ -76,10 +99,19 @@ def index_field(row: Fields, name: str, where: str) -> int:
 
 
 def messages_field(row: Fields, name: str, where: str) -> list[tuple[str, str]]:
-    """(role, content) of each message of a chat."""
+    """(role, content) of each message of a chat; content is a text, or a list of parts that are texts."""
     messages = objects_field(row, name, where)
     place = f"{where}, field {name!r}"
-    return [(text_field(m, "role", place), text_field(m, "content", place)) for m in messages]
+    return [(text_field(message, "role", place), _content(message, place)) for message in messages]
+
+
+def _content(message: Fields, where: str) -> str:
+    if not isinstance(message.get("content"), list):
+        return text_field(message, "content", where)
+    parts = objects_field(message, "content", where)
+    if any(part.get("type", "text") != "text" for part in parts):
+        raise fault(message, "content", where, "a text, or parts of type text alone")
+    return "".join(text_field(part, "text", f"{where}, field 'content'") for part in parts)
 
 
 def fault(row: Fields, name: str, where: str, expected: str) -> DataError:

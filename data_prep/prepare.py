@@ -10,8 +10,8 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from itertools import islice
 
-from data_prep.drops import Drop, DropReason
-from data_prep.fields import Row
+from data_prep.drops import Drop, DropReason, OnError, malformed
+from data_prep.fields import Row, fields_of
 from data_prep.layouts import Layout, read_row
 from rewards.errors import DataError
 from rewards.golds import find_gold_faults
@@ -37,6 +37,7 @@ def prepare(
     layout: Layout,
     limit: int | None = None,
     excluded: AbstractSet[int] = frozenset(),
+    on_error: OnError = "stop",
 ) -> Prepared:
     """Reads rows by the layout and keeps those whose gold verifies against itself.
 
@@ -45,6 +46,7 @@ def prepare(
         layout: where prompt and gold are.
         limit: read this many rows at most; None reads all.
         excluded: hashes of questions (`rewards.questions`) that must not occur.
+        on_error: stop refuses the first row of another layout, skip leaves such rows out.
 
     Raises:
         DataError: a row is of another layout, or two rows have the same identifier.
@@ -54,7 +56,11 @@ def prepare(
     seen_prompts: set[str] = set()
     seen_ids: dict[str, str] = {}
     for number, (where, row) in enumerate(islice(rows, limit), start=1):
-        problem = read_row(row, layout, where, number)
+        try:
+            problem = read_row(fields_of(row), layout, where, number)
+        except DataError as error:
+            drops.append(malformed(where, error, on_error))
+            continue
         if isinstance(problem, DropReason):
             drops.append(Drop(where, problem))
         elif problem.prompt in seen_prompts:

@@ -15,8 +15,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from data_prep.drops import DropReason
-from data_prep.fields import Fields, Row, fault, index_field, object_field, objects_field
-from data_prep.process_sets import Found, joined_by, read_openr_prm800k
+from data_prep.fields import Fields, Row, each_row, fault, index_field, object_field, objects_field
+from data_prep.process_sets import Found, Read, joined_by, read_openr_prm800k
 from rewards.labelled import NEUTRAL, ProcessExample, StepLabel
 from rewards.records import flag_field, text_field
 
@@ -39,30 +39,33 @@ class _Judged:
     flagged: bool
 
 
-def read_prm800k(rows: Iterable[Row], alternatives: bool = True) -> Iterator[Found]:
+def read_prm800k(rows: Iterable[Row], alternatives: bool = True) -> Read:
     """Rows of the original layout, or of OpenR's two flattened ones (`read_openr_prm800k`).
 
     A row gives the solution and, with alternatives, one text for each other completion that was rated: the
     steps before it, which have their labels in the solution alone, and it. Rows that only check or choose
     the people, and those given up or with a faulty problem, are dropped; so are flagged steps, with all that
     follows them.
-
-    Raises:
-        DataError: naming row and field.
     """
-    for number, (where, row) in enumerate(rows, start=1):
+
+    def read(number: int, where: str, row: Fields) -> Iterator[Found]:
         if "process" in row:
-            yield from read_openr_prm800k([(where, row)])
-            continue
-        question = text_field(object_field(row, "question", where), "problem", where).strip()
-        reason = _unusable(row, where) or (None if question else DropReason.NO_PROMPT)
-        if reason is not None:
-            yield where, reason
-            continue
-        texts = _texts(object_field(row, "label", where), where, alternatives)
-        for index, (place, steps) in enumerate(texts):
-            name = f"prm800k-{number:06d}-{index}"
-            yield place, steps if isinstance(steps, DropReason) else _example(question, steps, name)
+            return read_openr_prm800k(number, where, row)
+        return _row(number, where, row, alternatives)
+
+    return each_row(rows, read)
+
+
+def _row(number: int, where: str, row: Fields, alternatives: bool) -> Iterator[Found]:
+    question = text_field(object_field(row, "question", where), "problem", where).strip()
+    reason = _unusable(row, where) or (None if question else DropReason.NO_PROMPT)
+    if reason is not None:
+        yield where, reason
+        return
+    texts = _texts(object_field(row, "label", where), where, alternatives)
+    for index, (place, steps) in enumerate(texts):
+        name = f"prm800k-{number:06d}-{index}"
+        yield place, steps if isinstance(steps, DropReason) else _example(question, steps, name)
 
 
 def _unusable(row: Fields, where: str) -> DropReason | None:

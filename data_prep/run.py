@@ -27,7 +27,7 @@ from rich.text import Text
 
 from data_prep.arithmetic import ArithmeticSettings, build
 from data_prep.config import PROBLEM_SETS, STEP_LABELS, DataPrepConfig, check
-from data_prep.drops import Drop, count_drops
+from data_prep.drops import Drop, OnError, count_drops
 from data_prep.examples import convert, evaluation_questions
 from data_prep.labelled_sets import HUBS, count_labels, reader_of
 from data_prep.layouts import LAYOUTS, GoldField, GoldStyle, Layout
@@ -101,7 +101,8 @@ def _write_prepared(config: DataPrepConfig, output: Path, console: Console) -> N
     layout = layout_of(config)
     source, subset = _place(config, layout.hub, layout.subset)
     excluded = evaluation_questions(config.evaluation)
-    prepared = prepare(iter_rows(source, subset, config.split), layout, config.limit, excluded)
+    rows = iter_rows(source, subset, config.split)
+    prepared = prepare(rows, layout, config.limit, excluded, cast(OnError, config.on_error))
     _print_counts(source, prepared.rows, len(prepared.problems), prepared.drops, console)
     if not prepared.problems:
         raise DataError(f"source={source}: none of its {prepared.rows} rows can be used; nothing was written")
@@ -122,7 +123,8 @@ def _write_examples(config: DataPrepConfig, output: Path, console: Console) -> N
     source, subset = _place(config, HUBS.get(config.dataset), None)
     reader = reader_of(config.dataset, config.labelled)
     excluded = evaluation_questions(config.evaluation)
-    converted = convert(iter_rows(source, subset, config.split), reader, excluded, config.limit)
+    rows = iter_rows(source, subset, config.split)
+    converted = convert(rows, reader, excluded, config.limit, cast(OnError, config.on_error))
     examples = converted.examples
     _print_counts(source, converted.rows, len(examples), converted.drops, console)
     if not examples:

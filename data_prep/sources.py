@@ -9,15 +9,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import cast
 
-from data_prep.fields import Row
+from data_prep.fields import Fields, Row
 from rewards.errors import DataError
-from rewards.io import iter_jsonl
+from rewards.io import RecordReader
+from rewards.records import RawRecord, decode_record
 
 FILE_SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".json.gz", ".parquet")
 
 
 def iter_rows(source: str, subset: str | None, split: str) -> Iterator[Row]:
-    """Yields (name of the row for people, row) in the order of the source.
+    """Yields (name of the row for people, row) in the order of the source; a broken line as its error.
 
     Args:
         source: a .jsonl, .jsonl.gz or .parquet file, a folder that `datasets` can read, or a hub name such as
@@ -30,13 +31,20 @@ def iter_rows(source: str, subset: str | None, split: str) -> Iterator[Row]:
     """
     path = Path(source).expanduser()
     if path.is_file():
-        for line, record in iter_jsonl(path):
-            yield f"{path}, line {line}", record
+        for line, raw in RecordReader(str(path)):
+            yield f"{path}, line {line}", _decoded(str(path), line, raw)
         return
     if source.endswith(FILE_SUFFIXES) or (source.startswith(("/", "./", "../", "~")) and not path.is_dir()):
         raise DataError(f"source={source}: no such file (looked from {Path.cwd()})")
     for number, row in enumerate(_load(str(path) if path.is_dir() else source, subset, split), start=1):
         yield f"{source} {split}, row {number}", row
+
+
+def _decoded(path: str, line: int, raw: RawRecord) -> Fields | DataError:
+    try:
+        return decode_record(path, line, raw)
+    except DataError as error:
+        return error
 
 
 def _load(source: str, subset: str | None, split: str) -> Iterable[Mapping[str, object]]:

@@ -23,8 +23,9 @@ from rich.progress import Progress
 from rich.text import Text
 
 from data_prep.config import DataPrepConfig
+from data_prep.drops import Drop, DropReason, OnError, count_drops, malformed
 from data_prep.examples import evaluation_questions
-from data_prep.fields import Row
+from data_prep.fields import Row, fields_of
 from data_prep.label_file import LabelFile
 from data_prep.labelled_sets import count_labels
 from data_prep.sources import iter_rows
@@ -63,8 +64,18 @@ class Task:
     sample: Sample | None = None
 
 
-def read_tasks(rows: Iterable[Row], solutions: int, excluded: frozenset[int]) -> tuple[list[Task], int]:
-    """What a file asks for, and how many of its rows have a question of an evaluation set.
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a file asks for, and the rows that it does not ask for."""
+
+    tasks: tuple[Task, ...]
+    drops: tuple[Drop, ...]
+
+
+def read_tasks(
+    rows: Iterable[Row], solutions: int, excluded: frozenset[int], on_error: OnError = "stop"
+) -> Asked:
+    """What a file asks for.
 
     Rows with a completion are labelled as they are, those without are solved `solutions` times each. Field
     names and their synonyms are those of `rewards.columns`.
@@ -73,25 +84,35 @@ def read_tasks(rows: Iterable[Row], solutions: int, excluded: frozenset[int]) ->
         DataError: naming row and field.
     """
     tasks: list[Task] = []
-    left_out = 0
+    drops: list[Drop] = []
     fields: Fields | None = None
     for number, (where, row) in enumerate(rows, start=1):
-        record = cast(Mapping[str, Any], row)
-        fields = fields or resolve_fields(Fields(), record)[0]
-        name, problem = problem_of(record, fields, where)
-        key = f"{number}" if name is None else str(name)
-        if not problem.prompt.strip() or not problem.gold:
-            raise DataError(
-                f"{where}: expected a question and a gold answer, by which completions are judged: prepare "
-                "the problems first (dataset=gsm8k, math or jsonl)"
-            )
-        if question_hash(problem.prompt) in excluded:
-            left_out += 1
-        elif record.get(fields.completion) is not None:
-            tasks.append(Task(f"{key}#{number}", problem, sample_of(record, fields, where)[1]))
+        try:
+            record = cast(Mapping[str, Any], fields_of(row))
+            fields = fields or resolve_fields(Fields(), record)[0]
+            found = _tasks(number, where, record, fields, solutions)
+        except DataError as error:
+            drops.append(malformed(where, error, on_error))
+            continue
+        if question_hash(found[0].problem.prompt) in excluded:
+            drops.append(Drop(where, DropReason.EVALUATION))
         else:
-            tasks += [Task(f"{key}#{number}.{index}", problem) for index in range(solutions)]
-    return tasks, left_out
+            tasks += found
+    return Asked(tuple(tasks), tuple(drops))
+
+
+def _tasks(number: int, where: str, record: Mapping[str, Any], fields: Fields, solutions: int) -> list[Task]:
+    """What a row asks for, one or more."""
+    name, problem = problem_of(record, fields, where)
+    key = f"{number}" if name is None else str(name)
+    if not problem.prompt.strip() or not problem.gold:
+        raise DataError(
+            f"{where}: expected a question and a gold answer, by which completions are judged: prepare "
+            "the problems first (dataset=gsm8k, math or jsonl)"
+        )
+    if record.get(fields.completion) is not None:
+        return [Task(f"{key}#{number}", problem, sample_of(record, fields, where)[1])]
+    return [Task(f"{key}#{number}.{index}", problem) for index in range(solutions)]
 
 
 def write_step_labels(
@@ -105,10 +126,16 @@ def write_step_labels(
     """
     excluded = evaluation_questions(config.evaluation)
     rows = islice(iter_rows(str(config.source), config.subset, config.split), config.limit)
-    tasks, left_out = read_tasks(rows, config.step_labels.solutions, excluded)
+    asked = read_tasks(rows, config.step_labels.solutions, excluded, cast(OnError, config.on_error))
+    tasks = asked.tasks
+    console.print(Text(f"{config.source}: {len(tasks)} solutions"))
+    for reason, count in count_drops(asked.drops).items():
+        first = next(drop for drop in asked.drops if drop.reason is reason)
+        console.print(
+            Text(f"dropped: {count} rows, {reason}, the first {' '.join([first.where, first.detail])}")
+        )
     if not tasks:
         raise DataError(f"source={config.source}: nothing in it to label; nothing was written")
-    console.print(Text(f"{config.source}: {len(tasks)} solutions; {left_out} rows are evaluation questions"))
     labeller = Labeller(completer, config, cast(FormatSpec, build(config.format, "format")))
     with LabelFile(output, _settings(config, tasks)) as file:
         if file.records:

@@ -86,8 +86,8 @@ def _part_abstained(scores: Sequence[Score]) -> list[str]:
         if part.weight != 0 and part.name in score.notes.get("abstained", "").split(",")
     )
     return [
-        f"part_abstained: {count:,} of {len(scored):,} scores are without {name!r}, which could not judge their "
-        "problems: these measure the other parts alone"
+        f"part_abstained: {count:,} of {len(scored):,} scores are without {name!r}, which could not judge "
+        "their problems: these measure the other parts alone"
         for name, count in missing.items()
     ]
 

@@ -142,6 +142,19 @@ def test_an_unreadable_labelled_row_is_named(tmp_path: Path) -> None:
     assert not (tmp_path / "out.jsonl").exists()
 
 
+def test_malformed_rows_are_counted_where_they_are_skipped(tmp_path: Path) -> None:
+    source = tmp_path / "rows.jsonl"
+    source.write_text(json.dumps({"question": 5, "answer": "#### 1"}) + "\n{\n" + json.dumps(GSM8K[0]) + "\n")
+    output = tmp_path / "out.jsonl"
+    with pytest.raises(DataError, match=r"line 1, field 'question': .*on_error=skip"):
+        run_in_process("dataset=gsm8k", f"source={source}", f"output={output}")
+    printed = run_in_process("dataset=gsm8k", f"source={source}", f"output={output}", "on_error=skip")
+    assert "dropped: malformed" in printed
+    assert "line 1: field 'question': expected a string, got 5" in printed
+    facts = json.loads((tmp_path / "out.jsonl.meta.json").read_text())
+    assert (facts["rows"], facts["problems"], facts["dropped"]) == (3, 1, {"malformed": 2})
+
+
 def test_nothing_usable_writes_nothing(tmp_path: Path) -> None:
     source = write_rows(tmp_path / "rows.jsonl", [{"question": "q", "answer": "none"}])
     with pytest.raises(DataError, match="none of its 1 rows can be used"):

@@ -291,6 +291,12 @@ def test_a_label_that_is_no_step_is_refused(row: Fields, message: str) -> None:
         read(read_processbench, row)
 
 
+@pytest.mark.parametrize(("given", "name"), [("x", "x"), (7, "7"), (None, "processbench-000001")])
+def test_an_id_of_processbench_may_be_a_number(given: object, name: str) -> None:
+    (example,) = read(read_processbench, bench(-1) | {"id": given}).examples
+    assert example.id == name
+
+
 # --- preferences
 
 
@@ -336,6 +342,16 @@ def ratings(response: str, *aspects: str) -> Fields:
 
 RATED: dict[str, list[Fields]] = {
     "helpsteer2": [helpful("q", "bad", 1), helpful("q", "good", 3)],
+    "helpsteer3": [
+        {
+            "domain": "stem",
+            "context": chat("q"),
+            "response1": "good",
+            "response2": "bad",
+            "overall_preference": -2,
+            "individual_preference": [{"score": -2}],
+        }
+    ],
     "ultrafeedback": [
         {
             "instruction": "q",
@@ -368,6 +384,41 @@ def test_pairs_with_ratings_may_have_a_margin(layout: str) -> None:
         assert isinstance(example, PreferenceExample)
         assert example.margin == margin
         assert example.meta == {"gap": "2"}
+
+
+@pytest.mark.parametrize(
+    ("preference", "pair"),
+    [(-1, ("q", "first", "second")), (3, ("q", "second", "first")), (0, DropReason.TIE)],
+)
+def test_helpsteer3_prefers_the_first_below_zero(preference: int, pair: object) -> None:
+    row = {"context": chat("q"), "response1": "first", "response2": "second"}
+    found = read(read_preferences, row | {"overall_preference": preference})
+    assert (found.drops[0].reason if found.drops else pair_of(found)) == pair
+
+
+@pytest.mark.parametrize("good", ["4", "4.0", 4, 4.0])
+def test_ultrafeedback_rates_by_texts_or_numbers(good: object) -> None:
+    row = {"instruction": "q", "completions": [ratings("bad", "1", "3"), ratings("good", "4")]}
+    row["completions"][1]["annotations"]["aspect 0"]["Rating"] = good  # type: ignore[index]
+    (example,) = read(partial(read_preferences, rated_margin=True), row).examples
+    assert isinstance(example, PreferenceExample)
+    assert (example.chosen, example.margin) == ("good", 2.0)
+
+
+def test_the_content_of_a_message_may_be_a_list_of_parts() -> None:
+    def parts(*texts: str) -> list[Fields]:
+        return [{"type": "text", "text": text} for text in texts]
+
+    row: Fields = {"chosen": chat("q", "good"), "rejected": chat("q", "bad")}
+    for messages in row.values():
+        messages[0]["content"] = parts("q")
+    row["chosen"][1]["content"] = parts("go", "od")
+    assert pair_of(read(read_preferences, row)) == ("q", "good", "bad")
+    row["chosen"][1]["content"] = [{"type": "image_url", "image_url": {"url": "x"}}]
+    with pytest.raises(
+        DataError, match="row 1, field 'chosen', field 'content': expected a text, or parts of"
+    ):
+        read(read_preferences, row)
 
 
 def test_ratings_that_do_not_tell_a_pair_are_dropped() -> None:
@@ -435,6 +486,24 @@ def test_a_row_of_no_known_pairs_is_refused(row: Fields, message: str) -> None:
 
 
 # --- what is common to all
+
+
+def test_a_row_that_is_not_what_it_should_be_is_left_out_where_that_is_asked_for() -> None:
+    broken = DataError("row 3: not JSON at column 1: Expecting value")
+    good, unmarked = UNRATED["transcripts"], {"chosen": "plain", "rejected": "text"}
+    rows = [("row 1", {"x": 1}), ("row 2", good), ("row 3", broken), ("row 4", unmarked), ("row 5", good)]
+    found = convert(rows, read_preferences, on_error="skip")
+    assert (len(found.examples), found.rows) == (1, 5)
+    assert [(drop.where, drop.reason) for drop in found.drops] == [
+        ("row 1", DropReason.MALFORMED),
+        ("row 3", DropReason.MALFORMED),
+        ("row 4", DropReason.MALFORMED),
+        ("row 5", DropReason.DUPLICATE),
+    ]
+    assert found.drops[1].detail == "not JSON at column 1: Expecting value"
+    for start in (0, 2, 3):
+        with pytest.raises(DataError, match=rf"row {start + 1}.*on_error=skip leaves such rows out"):
+            convert(rows[start:], read_preferences)
 
 
 def test_an_example_is_kept_once_and_contradictions_are_told_apart() -> None:
@@ -521,6 +590,11 @@ def test_a_damaged_row_is_read_dropped_or_refused_by_name(
     except DataError as error:
         refused = str(error)
     assert not refused or refused.startswith("row ")
+    # Left out, it costs no other row anything.
+    sound = [(f"sound {number}", row) for number, row in enumerate(copy.deepcopy(WHOLE[name]), start=1)]
+    damaged = [(f"row {number}", row) for number, row in enumerate(rows, start=1)]
+    with_it = convert([*sound, *damaged, *sound], reader, on_error="skip")
+    assert with_it.examples[: len(convert(sound, reader).examples)] == convert(sound, reader).examples
 
 
 # --- the real files, with the counts of their list of sources

@@ -62,6 +62,17 @@ def test_a_limit_reads_no_further() -> None:
     assert prepare(rows(), LAYOUT, limit=1).rows == 1
 
 
+def test_rows_of_another_layout_are_left_out_where_that_is_asked_for() -> None:
+    rows = numbered({"q": None, "a": "2", "key": "x"}, {"q": 5, "a": "2", "key": "y"}, {"a": "2"})
+    rows += numbered({"q": "1+1", "a": "2", "key": "z"})
+    prepared = prepare([*rows, ("row 5", DataError("row 5: not JSON"))], LAYOUT, on_error="skip")
+    assert [problem.id for problem in prepared.problems] == ["z"]
+    assert count_drops(prepared.drops) == {DropReason.NO_PROMPT: 1, DropReason.MALFORMED: 3}
+    assert prepared.drops[1].detail == "field 'q': expected a string, got 5"
+    with pytest.raises(DataError, match=r"row 2, field 'q': .*\(on_error=skip leaves such rows out"):
+        prepare(rows, LAYOUT)
+
+
 def test_two_rows_with_one_identifier_are_refused() -> None:
     rows = numbered({"q": "1+1", "a": "2", "key": "x"}, {"q": "2+2", "a": "4", "key": "x"})
     with pytest.raises(DataError, match=re.escape("row 2: field 'key': 'x' is also the identifier of row 1")):

@@ -118,7 +118,7 @@ def test_questions_of_evaluation_sets_are_not_asked(tmp_path: Path) -> None:
     output = tmp_path / "labels.jsonl"
     printed = label(source, output, HalfRight(), f"evaluation=[{held_out}]")
     assert len(read_labelled(output)) == 2
-    assert "1 rows are evaluation questions" in printed
+    assert "dropped: 1 rows, evaluation" in printed
 
 
 @pytest.mark.parametrize("calls", range(6))
@@ -222,10 +222,12 @@ def test_rows_that_cannot_be_judged_are_refused(row: dict[str, Any], message: st
 
 def test_tasks_have_names_of_their_own() -> None:
     rows = [(f"line {n}", {"prompt": "q", "gold": "1", "id": "same"}) for n in range(2)]
-    tasks, left_out = read_tasks(rows, 2, frozenset())
-    assert [task.key for task in tasks] == ["same#1.0", "same#1.1", "same#2.0", "same#2.1"]
-    assert left_out == 0
-    assert read_tasks(rows, 2, frozenset({question_hash("q")})) == ([], 2)
+    asked = read_tasks(rows, 2, frozenset())
+    assert [task.key for task in asked.tasks] == ["same#1.0", "same#1.1", "same#2.0", "same#2.1"]
+    assert asked.drops == ()
+    left_out = read_tasks([*rows, ("line 3", {})], 2, frozenset({question_hash("q")}), "skip")
+    assert left_out.tasks == ()
+    assert [drop.reason for drop in left_out.drops] == ["evaluation", "evaluation", "malformed"]
 
 
 @pytest.mark.parametrize(
