@@ -274,7 +274,7 @@ def _run_problems(config: TrainConfig) -> Iterator[str]:
     if config.optim.warmup_steps >= config.steps:
         yield (
             f"optim.warmup_steps={config.optim.warmup_steps}: expected fewer than steps={config.steps}, "
-            "or the learning rate never reaches its peak"
+            "or the learning rate never reaches its peak; optim.warmup_steps=0 does without"
         )
     train_size = config.data.train_size
     if train_size is not None and rollout.prompts_per_step > train_size:
