@@ -49,7 +49,8 @@ from rewards.models.settings import ModelSettings
 from rewards.prepared import cache_folder
 from rewards.protocols.discrimination import auc
 from rewards.step_estimates import Method, Repair, StepLabelSettings
-from rewards.step_labels import LabelledSolution, Solution, label_steps
+from rewards.step_labels import label_steps
+from rewards.step_solutions import LabelledSolution, Solution
 from rewards.types import Problem, Sample
 from rewards.verifiers.accuracy import AccuracyVerifier
 from rewards.verifiers.arithmetic_steps import find_equations, thought_span

@@ -46,7 +46,7 @@ def refusal(*overrides: str) -> list[str]:
         (["optim.schedule=cosin"], "optim.schedule=cosin: expected one of", "did you mean 'cosine'?"),
         (
             ["steps=80", "optim.warmup_steps=80"],
-            "optim.warmup_steps=80: expected fewer than steps=80, .*; optim.warmup_steps=0 does without",
+            "optim.warmup_steps=80: expected fewer than steps=80",
             "peak",
         ),
         (["optim.learning_rate=nan"], "optim.learning_rate=nan: expected a finite number", "> 0"),
