@@ -41,8 +41,8 @@ from rich.table import Table
 from data_prep.transformers_completer import GenerationSettings, TransformersCompleter
 from grpo.coldstart import ColdStartSettings, cold_start, demonstrate
 from grpo.config import TRAIN, TrainConfig, cold_start_hash
+from grpo.materials import gather_materials
 from grpo.rollout.local import pad_id
-from grpo.session import gather_materials
 from rewards.completer import Request
 from rewards.format import FormatSpec
 from rewards.models.settings import ModelSettings
