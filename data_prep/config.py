@@ -61,6 +61,7 @@ class StepLabelsConfig:
     method: str = option(*get_args(Method))
     completions: int = option(at_least=1)
     wave: int = option(at_least=1)
+    width: float = option(at_least=0.0, at_most=0.9999)
     repair: str = option(*get_args(Repair))
     confidence: float = option(above=0.0, at_most=0.9999)
     strategy: str = option(*STRATEGIES)
@@ -126,3 +127,8 @@ def _check_step_labels(config: DataPrepConfig) -> None:
         )
     if config.step_labels.repair != "none" and config.step_labels.method != "hard":
         raise ConfigError(f"step_labels.repair={config.step_labels.repair}: is for step_labels.method=hard")
+    if config.step_labels.width and config.step_labels.method != "soft":
+        raise ConfigError(
+            f"step_labels.width={config.step_labels.width:g}: is for step_labels.method=soft; "
+            f"{config.step_labels.method} stops at the first right completion"
+        )

@@ -1,8 +1,9 @@
 """A file of step labels that takes long to write: appended part by part, and continued after any end.
 
 Beside FILE lies FILE.meta.json with the settings that made it and the number of parts that are whole. Parts
-are cut from the input alone and written in order; a part that a run left unfinished is made again, and the
-lines of it that are there are kept. Knows lines and ids, not how labels come about.
+are cut from the input alone and written in order. Of the part in work the file beside it also holds what is
+known of each solution so far (`begun`), so that a later run goes on from there. Knows lines and ids, not how
+labels come about.
 """
 
 from __future__ import annotations
@@ -39,6 +40,8 @@ class LabelFile:
         self._settings: Mapping[str, Any] = json.loads(json.dumps(settings))
         self.parts = 0
         """Parts that are whole."""
+        self.begun: Mapping[str, Mapping[str, Any]] = {}
+        """What is known of the part in work, by id."""
         self.records: dict[str, dict[str, Any]] = {}
         """The lines that are there, by id."""
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -66,7 +69,13 @@ class LabelFile:
         self.records |= new
         if whole:
             self.parts += 1
+            self.begun = {}
             self._save({})
+
+    def keep(self, begun: Mapping[str, Mapping[str, Any]]) -> None:
+        """Stores what is known of the part in work: plain JSON values by id."""
+        self.begun = begun
+        self._save({})
 
     def finish(self, facts: Mapping[str, Any]) -> None:
         """Writes what is known of the whole file beside it."""
@@ -79,7 +88,7 @@ class LabelFile:
             raise ConfigError(f"output={self.path}: another run is writing this file") from error
         self._handle.seek(0)
         lines = self._handle.read()
-        if lines:
+        if lines or self._is_begun():
             self._check_settings()
             whole = lines.rfind(b"\n") + 1  # what follows is a line that a killed run had begun
             self._handle.truncate(whole)
@@ -91,10 +100,18 @@ class LabelFile:
         else:
             self._save({})
 
+    def _is_begun(self) -> bool:
+        """Whether a run has left work, and no line yet."""
+        try:
+            return bool(json.loads(self._meta.read_text(encoding="utf-8")).get("begun"))
+        except (OSError, ValueError, AttributeError):
+            return False
+
     def _check_settings(self) -> None:
         try:
             meta = cast(dict[str, Any], json.loads(self._meta.read_text(encoding="utf-8")))
             made, self.parts = cast(dict[str, Any], meta["settings"]), int(meta["parts"])
+            self.begun = cast(dict[str, dict[str, Any]], meta.get("begun", {}))
         except (OSError, ValueError, KeyError) as error:
             raise ConfigError(
                 f"output={self.path}: holds lines, but {self._meta.name}, which tells how they were made, is "
@@ -113,4 +130,5 @@ class LabelFile:
             )
 
     def _save(self, facts: Mapping[str, Any]) -> None:
-        write_json(self._meta, {"settings": self._settings, "parts": self.parts, **facts})
+        begun = {"begun": self.begun} if self.begun else {}
+        write_json(self._meta, {"settings": self._settings, "parts": self.parts, **facts, **begun})

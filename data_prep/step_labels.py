@@ -2,9 +2,9 @@
 
 Problems are solved by the model first. The output holds process examples (`rewards.labelled`) with their
 evidence beside them: {..., "estimates": [{"basis", "trials", "successes", "low", "high"}], "scorer",
-"tokens", "violations", "completions", "failed"}. It is continued when the same command is given again, and
-then holds the same lines as if nothing had happened. Knows files and what is printed; the labels are those
-of `rewards.step_labels`.
+"tokens", "violations", "completions", "failed"}. When the same command is given again it is continued, from
+the last batch of completions on, and then holds the same lines as if nothing had happened. Knows files and
+what is printed; the labels are those of `rewards.step_labels`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from itertools import islice
+from itertools import islice, takewhile
 from pathlib import Path
 from typing import Any, Protocol, cast
 
@@ -36,8 +36,9 @@ from rewards.errors import DataError
 from rewards.format import FormatSpec
 from rewards.labelled import example_from_record
 from rewards.questions import question_hash
-from rewards.step_estimates import Method, Repair, StepLabelSettings
-from rewards.step_labels import LabelledSolution, cut_solution, label_steps
+from rewards.step_estimates import Counts, Method, Repair, StepLabelSettings
+from rewards.step_labels import Spending, label_steps
+from rewards.step_solutions import LabelledSolution, Solution, cut_solution
 from rewards.steps import StepSettings, Strategy
 from rewards.types import Problem, Sample
 from rewards.verifiers.accuracy import AccuracyVerifier
@@ -141,7 +142,7 @@ def write_step_labels(
         if file.records:
             console.print(Text(f"{output}: {len(file.records)} labelled solutions are there, going on"))
         finished = _label_parts(tasks, labeller, file, console)
-        facts = _facts(file.records.values(), tasks, finished)
+        facts = _facts(file, tasks, finished)
         file.finish(facts)
     for name, value in facts.items():
         console.print(Text(f"{name}: {value}"))
@@ -159,6 +160,7 @@ class Labeller:
         options = config.step_labels
         self.completer = completer
         self.budget = options.budget
+        self.rows = options.rows
         self.size = options.part
         self.seed = config.seed
         self.verifier = AccuracyVerifier(spec)
@@ -171,24 +173,72 @@ class Labeller:
             method=cast(Method, options.method),
             completions=options.completions,
             wave=options.wave,
+            width=options.width,
             repair=cast(Repair, options.repair),
             confidence=options.confidence,
             seed=config.seed,
         )
 
-    def label(self, tasks: Sequence[Task], spent: int) -> list[LabelledSolution]:
-        """The labelled solutions; texts without any step are left out. spent: tokens of earlier parts."""
-        unsolved = [task for task in tasks if task.sample is None]
+    def label(self, tasks: Sequence[Task], spent: int, file: LabelFile) -> list[LabelledSolution]:
+        """The labelled solutions; texts without any step are left out.
+
+        Args:
+            tasks: of one part.
+            spent: tokens of earlier parts.
+            file: says what is known of the part, and is told what is learned of it.
+        """
+        solutions = self._solutions(tasks, file.begun)
+        begun = {key: _counts(known["counts"]) for key, known in file.begun.items() if "counts" in known}
+        blank = {task.key: {"steps": []} for task in tasks}  # unless it has a solution
+
+        def keep(counts: Mapping[str, Counts]) -> None:
+            known = {
+                one.key: {"steps": one.steps, "truncated": one.sample.truncated}
+                | ({"counts": asdict(counts[one.key])} if one.key in counts else {})
+                for one in solutions
+            }
+            file.keep(blank | known)
+
+        keep(begun)
+        spending = Spending(
+            tokens=None if self.budget is None else max(0, self.budget - spent),
+            at_once=self.rows,
+            begun=begun,
+            keep=keep,
+        )
+        return label_steps(solutions, self.completer, self.verifier, self.settings, spending)
+
+    def _solutions(self, tasks: Sequence[Task], begun: Mapping[str, Mapping[str, Any]]) -> list[Solution]:
+        """Those that hold anything: begun earlier, given, or written now."""
+        unsolved = [task for task in tasks if task.sample is None and task.key not in begun]
         requests = [Request(task.problem, "", 1, f"{self.seed}/{task.key}") for task in unsolved]
         written = self.completer.complete(requests) if requests else []
-        solved = {
-            task.key: Sample(task.problem, one.text, self.completer.prefill_of(task.problem), one.truncated)
-            for task, (one,) in zip(unsolved, written, strict=True)
-        }
-        samples = [(task.key, task.sample or solved[task.key]) for task in tasks]
-        solutions = [cut_solution(sample, key, self.cuts) for key, sample in samples if sample.text.strip()]
-        left = None if self.budget is None else max(0, self.budget - spent)
-        return label_steps(solutions, self.completer, self.verifier, self.settings, left)
+        new = {task.key: one for task, (one,) in zip(unsolved, written, strict=True)}
+        solutions: list[Solution] = []
+        for task in tasks:
+            if task.key in begun:
+                if begun[task.key]["steps"]:
+                    solutions.append(self._begun_solution(task, begun[task.key]))
+                continue
+            one = new.get(task.key)
+            sample = task.sample if one is None else self._sample(task, one.text, one.truncated)
+            if sample is not None and sample.text.strip():
+                solutions.append(cut_solution(sample, task.key, self.cuts))
+        return solutions
+
+    def _begun_solution(self, task: Task, known: Mapping[str, Any]) -> Solution:
+        """As it was cut and written then: the counts are of these steps."""
+        steps = tuple(map(str, known["steps"]))
+        sample = task.sample or self._sample(task, "".join(steps), bool(known["truncated"]))
+        return Solution(sample, steps, task.key)
+
+    def _sample(self, task: Task, text: str, truncated: bool) -> Sample:
+        return Sample(task.problem, text, self.completer.prefill_of(task.problem), truncated)
+
+
+def _counts(record: Mapping[str, Any]) -> Counts:
+    asked, trials, successes = (tuple(map(int, record[name])) for name in ("asked", "trials", "successes"))
+    return Counts(asked, trials, successes, int(record["tokens"]))
 
 
 def _label_parts(tasks: Sequence[Task], labeller: Labeller, file: LabelFile, console: Console) -> bool:
@@ -199,9 +249,12 @@ def _label_parts(tasks: Sequence[Task], labeller: Labeller, file: LabelFile, con
     with Progress(console=console, disable=not console.is_terminal) as progress:
         bar = progress.add_task("labelling", total=len(parts), completed=file.parts)
         for part in parts[file.parts :]:
-            labelled = labeller.label(part, spent)
+            if labeller.budget is not None and spent >= labeller.budget and not file.begun:
+                return False  # solving its problems costs too
+            labelled = labeller.label(part, spent, file)
             spent += sum(one.tokens for one in labelled)
-            finished = [one for one in labelled if one.finished]
+            # In order, so that the file is the same however often it was left off.
+            finished = list(takewhile(lambda one: one.finished, labelled))
             told = [one for one in finished if any(e.value is not None for e in one.estimates)]
             whole = len(finished) == len(labelled)
             file.append([one.record(SOURCE) for one in told], whole=whole)
@@ -223,17 +276,24 @@ def _settings(config: DataPrepConfig, tasks: Sequence[Task]) -> dict[str, Any]:
     return kept | {"input": digest, "seed": config.seed, "format": config.format}
 
 
-def _facts(records: Iterable[Mapping[str, Any]], tasks: Sequence[Task], finished: bool) -> dict[str, Any]:
+def _facts(file: LabelFile, tasks: Sequence[Task], finished: bool) -> dict[str, Any]:
     """What people want to know of the whole file."""
     labels: Counter[str] = Counter()
-    totals: Counter[str] = Counter()
+    totals = dict.fromkeys(("completions", "tokens", "violations", "failed"), 0)
     count = 0
-    for record in records:
+    for record in file.records.values():
         count += 1
         labels.update(count_labels([example_from_record(record, "line")]))
-        for name in ("completions", "tokens", "violations", "failed"):
+        for name in totals:
             totals[name] += int(record[name])
     facts: dict[str, Any] = {"solutions": len(tasks), "labelled": count}
     if finished:
         facts["without any step or label"] = len(tasks) - count
-    return facts | {"labels": dict(sorted(labels.items()))} | dict(totals)
+    else:
+        begun = [
+            known["counts"]
+            for key, known in file.begun.items()
+            if key not in file.records and "counts" in known
+        ]
+        facts["tokens of unfinished solutions"] = sum(int(counts["tokens"]) for counts in begun)
+    return facts | {"labels": dict(sorted(labels.items()))} | totals

@@ -16,7 +16,8 @@ from rewards.labelled import Example, OutcomeExample
 from rewards.models.judging import cut
 from rewards.scorer import Scorer
 from rewards.step_estimates import StepLabelSettings
-from rewards.step_labels import Solution, label_steps
+from rewards.step_labels import label_steps
+from rewards.step_solutions import Solution
 from rewards.steps import Strategy
 from rewards.types import Sample
 

@@ -5,7 +5,7 @@ label says how far the solution can still be saved *by that policy*, not whether
 policy repairs wrong steps, a weak one fails after right ones. Three methods:
 
 - soft: the share of right completions, K from every step (Math-Shepherd's soft estimate, Wang et al. 2023,
-  arXiv:2312.08935, eq. 4).
+  arXiv:2312.08935, eq. 4), or fewer where their interval is narrow already.
 - hard: 1 where any of at most K is right (ibid., eq. 3); asked for in waves, up to the first right one.
 - first_error: hard labels at log2(S) of S steps, those of a binary search for the first step without any
   right completion (OmegaPRM, Luo et al. 2024, arXiv:2406.06592). The other labels follow by order, which
@@ -19,20 +19,22 @@ protocol of rewards.completer.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import InitVar, dataclass, field, replace
+from itertools import accumulate
 
 from rewards.completer import Completer, Request
 from rewards.errors import DataError, EngineError
-from rewards.labelled import ProcessExample, example_to_record
 from rewards.scorer import Scorer
-from rewards.step_estimates import StepLabelSettings, count_violations, repair_labels, wilson_interval
-from rewards.steps import StepSettings, split_steps
-from rewards.types import Reason, Sample, Score, Verdict
-
-Basis = Literal["completions", "answer", "order", "none"]
-"""What a label rests on: its own completions, the verdict on the answer, those of other steps, nothing."""
+from rewards.step_estimates import (
+    Counts,
+    StepLabelSettings,
+    count_violations,
+    repair_labels,
+    wilson_interval,
+)
+from rewards.step_solutions import Basis, Estimate, LabelledSolution, Solution
+from rewards.types import Reason, Score, Verdict
 
 RIGHT = 0.5
 """A score above it counts as right."""
@@ -47,85 +49,23 @@ _HOLDS_ANSWER = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Solution:
-    """A completion to be labelled: the texts of its steps, which joined are sample.text.
-
-    key names it among all that share a seed, and stays its name in files.
-    """
-
-    sample: Sample
-    steps: tuple[str, ...]
-    key: str
-
-    def __post_init__(self) -> None:
-        if not self.steps or "".join(self.steps) != self.sample.text:
-            raise DataError(f"solution {self.key!r}: expected steps, one or more, that join to its text")
-
-
-def cut_solution(sample: Sample, key: str, settings: StepSettings | None = None) -> Solution:
-    """A sample, its text not empty, cut by `rewards.steps`."""
-    spans = split_steps(sample.text, settings)
-    return Solution(sample, tuple(sample.text[span.start : span.end] for span in spans), key)
-
-
-@dataclass(frozen=True, slots=True)
-class Estimate:
-    """One step's label in [0, 1], or None where nothing could be judged, and what it rests on.
-
-    low, high: Wilson's interval of the share of right completions; (0, 1) without any.
-    """
-
-    value: float | None
-    basis: Basis
-    trials: int = 0
-    successes: int = 0
-    low: float = 0.0
-    high: float = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class LabelledSolution:
-    """A solution with one estimate a step.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spending:
+    """What completions may cost, and how work is kept.
 
     Args:
-        solution: what was labelled.
-        estimates: (S,), repaired where that was asked for.
-        violations: steps labelled 0 before a later step labelled above 0, counted before any repair.
-        completions: how many were asked for.
-        failed: those that our own machinery failed to judge; they are in no estimate.
-        tokens: what the completions cost.
-        finished: False where the budget ran out first; steps without a judgement then have no value.
-        version: of the scorer.
+        tokens: of completions, with those of begun, from which on no more are asked for; None: no limit, and
+            a batch is all that is wanted. Otherwise a batch is as large as the cost of those before allows,
+            the first a single step's: no more than the last batch, if that, exceeds the limit.
+        at_once: completions of a batch at most, where there is a limit.
+        begun: what earlier calls counted, by the key of the solution.
+        keep: told the counts of all solutions after every batch, so that nothing is paid for twice.
     """
 
-    solution: Solution
-    estimates: tuple[Estimate, ...]
-    violations: int
-    completions: int
-    failed: int
-    tokens: int
-    finished: bool
-    version: str
-
-    def example(self, source: str = "") -> ProcessExample:
-        """The labels as an example that a process reward model is trained on."""
-        values = tuple(estimate.value for estimate in self.estimates)
-        question = self.solution.sample.problem.prompt
-        return ProcessExample(question, self.solution.steps, values, source, self.solution.key)
-
-    def record(self, source: str = "") -> dict[str, Any]:
-        """The example's record with the evidence beside it, as a line of a file of labelled examples."""
-        evidence = [
-            {"basis": e.basis, "trials": e.trials, "successes": e.successes, "low": e.low, "high": e.high}
-            for e in self.estimates
-        ]
-        counts = {"violations": self.violations, "completions": self.completions, "failed": self.failed}
-        return (
-            example_to_record(self.example(source))
-            | {"estimates": evidence, "scorer": self.version, "tokens": self.tokens}
-            | counts
-        )
+    tokens: int | None = None
+    at_once: int = 64
+    begun: Mapping[str, Counts] = field(default_factory=dict[str, Counts])
+    keep: Callable[[Mapping[str, Counts]], None] = lambda counts: None
 
 
 def label_steps(
@@ -133,9 +73,9 @@ def label_steps(
     completer: Completer,
     scorer: Scorer,
     settings: StepLabelSettings,
-    budget: int | None = None,
+    spending: Spending | None = None,
 ) -> list[LabelledSolution]:
-    """Labels all steps of all solutions, in order; one call of the completer and the scorer a round.
+    """Labels all steps of all solutions, in order; one call of the completer and the scorer a batch.
 
     The estimates of a solution depend on its own key, not on the others of the call. A problem that the
     scorer abstains from has no labels, and costs nothing.
@@ -146,8 +86,7 @@ def label_steps(
         scorer: judges answers, and earns nothing for a truncated text without a complete one: the accuracy
             verifier.
         settings: what is asked of it.
-        budget: tokens of completions after which no further round begins; None: no limit. The last round
-            may exceed it.
+        spending: what the completions may cost, and what earlier calls have learned; None: no limit.
 
     Raises:
         DataError: two solutions have one key.
@@ -155,13 +94,12 @@ def label_steps(
     """
     if len({solution.key for solution in solutions}) < len(solutions):
         raise DataError("solutions: expected different keys, because they decide what is drawn")
-    works = [_Work(solution, settings) for solution in solutions]
+    spending = spending or Spending()
+    works = [_Work(solution, settings, spending.begun.get(solution.key)) for solution in solutions]
     _judge_answers(works, scorer)
-    while budget is None or sum(work.tokens for work in works) < budget:
-        asked = [(work, step) for work in works for step in work.wanted()]
-        if not asked:
-            break
-        _run_round(asked, completer, scorer)
+    while asked := _next_batch(works, spending):
+        _run_batch(asked, completer, scorer)
+        spending.keep({work.solution.key: work.counts() for work in works})
     return [work.result() for work in works]
 
 
@@ -171,6 +109,7 @@ class _Work:
 
     solution: Solution
     settings: StepLabelSettings
+    begun: InitVar[Counts | None]
     answered: list[float | None] = field(init=False)
     """Labels that the verdict on the answer settles."""
     asked: list[int] = field(init=False)
@@ -180,17 +119,24 @@ class _Work:
     abstained: bool = False
     version: str = ""
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, begun: Counts | None) -> None:
         size = len(self.solution.steps)
         self.answered = [None] * size
         self.asked, self.trials, self.successes = ([0] * size for _ in range(3))
+        if begun is not None:
+            self.asked, self.trials, self.successes = map(list, (begun.asked, begun.trials, begun.successes))
+            self.tokens = begun.tokens
+
+    def counts(self) -> Counts:
+        return Counts(tuple(self.asked), tuple(self.trials), tuple(self.successes), self.tokens)
 
     def prefix(self, step: int) -> str:
         return "".join(self.solution.steps[: step + 1])
 
     def request(self, step: int) -> Request:
         left = self.settings.completions - self.asked[step]
-        number = left if self.settings.method == "soft" else min(self.settings.wave, left)
+        needs_all = self.settings.method == "soft" and not self.settings.width
+        number = left if needs_all else min(self.settings.wave, left)
         key = f"{self.settings.seed}/{self.solution.key}/{step}/{self.asked[step]}"
         sample = self.solution.sample
         return Request(sample.problem, self.prefix(step), number, key, sample.prefill)
@@ -251,7 +197,10 @@ class _Work:
         is_last = step == len(self.asked) - 1
         if is_last or self.answered[step] is not None or self.asked[step] >= self.settings.completions:
             return True
-        return self.settings.method != "soft" and self.successes[step] > 0
+        if self.settings.method != "soft":
+            return self.successes[step] > 0
+        low, high = wilson_interval(self.successes[step], self.trials[step], self.settings.confidence)
+        return high - low <= self.settings.width
 
     def _value(self, step: int) -> float | None:
         if self.answered[step] is not None:
@@ -289,7 +238,22 @@ def _judge_answers(works: Sequence[_Work], scorer: Scorer) -> None:
             work.answered[step] = label
 
 
-def _run_round(asked: Sequence[tuple[_Work, int]], completer: Completer, scorer: Scorer) -> None:
+def _next_batch(works: Sequence[_Work], spending: Spending) -> list[tuple[_Work, int]]:
+    """The steps to ask about now, those of the first solutions first; none when all is known or spent."""
+    wanted = [(work, step) for work in works for step in work.wanted()]
+    if spending.tokens is None:
+        return wanted
+    spent, made = sum(work.tokens for work in works), sum(sum(work.asked) for work in works)
+    if spent >= spending.tokens:
+        return []
+    room = min(spending.at_once, (spending.tokens - spent) * made // spent) if spent else 0
+    sizes = accumulate(work.request(step).number for work, step in wanted)
+    return [
+        one for place, (one, size) in enumerate(zip(wanted, sizes, strict=True)) if not place or size <= room
+    ]
+
+
+def _run_batch(asked: Sequence[tuple[_Work, int]], completer: Completer, scorer: Scorer) -> None:
     """Asks for the next completions of these steps, judges them and counts."""
     requests = [work.request(step) for work, step in asked]
     answers = completer.complete(requests)

@@ -41,15 +41,16 @@ from rich.table import Table
 from data_prep.transformers_completer import GenerationSettings, TransformersCompleter
 from grpo.coldstart import ColdStartSettings, cold_start, demonstrate
 from grpo.config import TRAIN, TrainConfig, cold_start_hash
+from grpo.materials import gather_materials
 from grpo.rollout.local import pad_id
-from grpo.session import gather_materials
 from rewards.completer import Request
 from rewards.format import FormatSpec
 from rewards.models.settings import ModelSettings
 from rewards.prepared import cache_folder
 from rewards.protocols.discrimination import auc
 from rewards.step_estimates import Method, Repair, StepLabelSettings
-from rewards.step_labels import LabelledSolution, Solution, label_steps
+from rewards.step_labels import label_steps
+from rewards.step_solutions import LabelledSolution, Solution
 from rewards.types import Problem, Sample
 from rewards.verifiers.accuracy import AccuracyVerifier
 from rewards.verifiers.arithmetic_steps import find_equations, thought_span

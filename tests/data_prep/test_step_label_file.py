@@ -174,6 +174,44 @@ def test_a_budget_ends_the_run_and_a_larger_one_goes_on(tmp_path: Path) -> None:
     assert cut.read_bytes() == whole.read_bytes()
 
 
+@pytest.mark.parametrize("method", ["soft", "hard", "first_error"])
+def test_a_budget_below_one_part_goes_on_from_where_it_ended(tmp_path: Path, method: str) -> None:
+    source = write_rows(tmp_path / "problems.jsonl", problems(3))
+    whole, cut = tmp_path / "whole.jsonl", tmp_path / "cut.jsonl"
+    settings = (f"step_labels.method={method}", "step_labels.wave=1", "step_labels.part=16")
+    once = HalfRight()
+    label(source, whole, once, *settings)
+    asked: list[Request] = []
+    for budget in range(10, facts_of(whole)["tokens"] + 20, 10):
+        for expected in (None, 0):  # the same command again finds the budget spent, and asks for nothing
+            completer = HalfRight()
+            label(source, cut, completer, *settings, f"step_labels.budget={budget}")
+            assert expected is None or len(completer.seen) == expected
+            asked += completer.seen
+        spent = facts_of(cut)["tokens"] + facts_of(cut).get("tokens of unfinished solutions", 0)
+        assert spent < budget + 10 * (4 if method == "soft" else 1)
+    assert cut.read_bytes() == whole.read_bytes()
+    assert facts_of(cut) == facts_of(whole)
+    # solved once, and no completion paid for twice
+    assert sorted(request.key for request in asked) == sorted(request.key for request in once.seen)
+
+
+def test_a_spent_budget_solves_no_problem(tmp_path: Path) -> None:
+    source = write_rows(tmp_path / "problems.jsonl", problems(3))
+    completer = HalfRight()
+    assert "the budget is spent" in label(source, tmp_path / "o.jsonl", completer, "step_labels.budget=0")
+    assert completer.calls == 0
+
+
+def test_a_run_that_was_killed_asks_for_nothing_that_it_was_given(tmp_path: Path) -> None:
+    source = write_rows(tmp_path / "problems.jsonl", problems(2))
+    output, first, second = tmp_path / "o.jsonl", HalfRight(calls_left=2), HalfRight()
+    with pytest.raises(KeyboardInterrupt):
+        label(source, output, first, "step_labels.wave=1")
+    label(source, output, second, "step_labels.wave=1")
+    assert not {request.key for request in first.seen} & {request.key for request in second.seen}
+
+
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
@@ -239,6 +277,10 @@ def test_tasks_have_names_of_their_own() -> None:
         (
             [*GIVEN, "step_labels.repair=later_success", "step_labels.method=soft"],
             "is for step_labels.method=hard",
+        ),
+        (
+            [*GIVEN, "step_labels.width=0.3"],
+            "step_labels.width=0.3: is for step_labels.method=soft; hard stops at the first",
         ),
         (
             ["source=x", "output=o.jsonl", "step_labels.method=mean"],

@@ -3,7 +3,7 @@
 import math
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import get_args
 
 import pytest
@@ -15,6 +15,7 @@ from rewards.errors import ConfigError, DataError, EngineError
 from rewards.format import FormatSpec
 from rewards.labelled import ProcessExample, example_from_record
 from rewards.step_estimates import (
+    Counts,
     Method,
     Repair,
     StepLabelSettings,
@@ -22,7 +23,8 @@ from rewards.step_estimates import (
     repair_labels,
     wilson_interval,
 )
-from rewards.step_labels import LabelledSolution, Solution, cut_solution, label_steps
+from rewards.step_labels import Spending, label_steps
+from rewards.step_solutions import LabelledSolution, Solution, cut_solution
 from rewards.types import Problem, Reason, Sample, Score
 from rewards.verifiers.accuracy import AccuracyVerifier
 
@@ -212,28 +214,69 @@ def test_repaired_labels_hold_no_violation(labels: list[float | None]) -> None:
     assert count_violations(labels) == slow
 
 
-def test_a_budget_ends_before_a_round_and_says_so() -> None:
+def test_a_budget_ends_before_a_batch_and_says_so() -> None:
     policy = until(1)
     told = [solution(4, key="a"), solution(4, key="b")]
     options = StepLabelSettings(method="first_error", completions=4, wave=4)
-    # a round of both solutions costs 2 x 4 x 5 tokens; the search takes three rounds
-    labelled = label_steps(told, policy, VERIFIER, options, budget=41)
-    assert len(policy.rounds) == 2
-    assert sum(one.tokens for one in labelled) == 80
-    enough = label_steps(told, until(1), VERIFIER, options, budget=10_000)
-    for cut, whole in zip(labelled, enough, strict=True):
-        assert cut.finished is False
-        assert whole.finished is True
-        for short, full in zip(values(cut), values(whole), strict=True):
-            assert short is None or short == full
-        assert None in values(cut)
-    nothing = label_steps(told, until(1), VERIFIER, options, budget=0)
+    # a wave costs 4 x 5 tokens; the search takes three of each solution
+    labelled = label_steps(told, policy, VERIFIER, options, Spending(tokens=41))
+    assert sum(one.tokens for one in labelled) == 60
+    enough = label_steps(told, until(1), VERIFIER, options, Spending(tokens=10_000))
+    assert enough == label_steps(told, until(1), VERIFIER, options)
+    assert labelled[0] == enough[0]  # those before are finished first
+    assert enough[1].finished is True
+    assert labelled[1].finished is False
+    assert values(labelled[1]) == [None, None, None, None, 0.0]
+    nothing = label_steps(told, until(1), VERIFIER, options, Spending(tokens=0))
     assert [one.completions for one in nothing] == [0, 0]
+
+
+@pytest.mark.parametrize("method", get_args(Method))
+@pytest.mark.parametrize("tokens", [1, 40, 200, 700])
+def test_no_more_than_one_wave_is_asked_for_beyond_the_budget(method: Method, tokens: int) -> None:
+    told = [solution(9, key=f"s{number}") for number in range(8)]
+    policy, options = KnownChances(lambda step: 0.3), StepLabelSettings(method=method, completions=8, wave=8)
+    labelled = label_steps(told, policy, VERIFIER, options, Spending(tokens=tokens, at_once=32))
+    # a wave of all K, of 5 tokens each
+    assert tokens <= sum(one.tokens for one in labelled) < tokens + 8 * 5
+    assert max(sum(request.number for request in requests) for requests in policy.rounds) <= 32
+
+
+@pytest.mark.parametrize("method", get_args(Method))
+def test_what_was_begun_goes_on_to_the_same_labels(method: Method) -> None:
+    told = [solution(4, key=f"s{number}") for number in range(3)]
+    options = StepLabelSettings(method=method, completions=6, wave=2)
+    whole = label_steps(told, KnownChances(lambda step: 0.3), VERIFIER, options)
+    kept: dict[str, Counts] = {}
+    asked: list[tuple[str, int]] = []
+    for tokens in range(0, 5 * 6 * 5 * 3, 25):
+        policy = KnownChances(lambda step: 0.3)
+        spending = Spending(tokens=tokens, begun=dict(kept), keep=kept.update)
+        labelled = label_steps(told, policy, VERIFIER, options, spending)
+        asked += [(request.key, request.number) for requests in policy.rounds for request in requests]
+    assert labelled == whole
+    assert len(asked) == len(set(asked))  # nothing is paid for twice
+    assert sum(number for _, number in asked) == sum(one.completions for one in whole)
+
+
+def test_soft_labels_stop_where_their_interval_is_narrow() -> None:
+    policy = KnownChances(lambda step: [1.0, 0.5, 0.0][step])
+    options = StepLabelSettings(method="soft", completions=64, wave=4, width=0.35, seed=1)
+    (labelled,) = label_steps([solution(3)], policy, VERIFIER, options)
+    first, second, third, _ = labelled.estimates
+    # all or none of 7 leave 0.354, of 8 0.324; a half needs 28
+    assert (first.trials, third.trials) == (8, 8)
+    assert second.trials in (24, 28)
+    assert all(one.high - one.low <= 0.35 for one in (first, second, third))
+    bounded = label_steps([solution(3)], policy, VERIFIER, replace(options, completions=12))
+    assert [one.trials for one in bounded[0].estimates] == [8, 12, 8, 0]
+    whole = label_steps([solution(3)], policy, VERIFIER, replace(options, width=0.0, completions=12))
+    assert [one.trials for one in whole[0].estimates] == [12, 12, 12, 0]
 
 
 def test_a_hard_label_that_the_budget_left_undecided_is_none() -> None:
     options = StepLabelSettings(completions=8, wave=2)
-    (labelled,) = label_steps([solution(2)], until(1), VERIFIER, options, budget=1)
+    (labelled,) = label_steps([solution(2)], until(1), VERIFIER, options, Spending(tokens=11))
     assert values(labelled) == [1, None, 0]
     assert labelled.estimates[1].trials == 2  # what was paid for stays on record
 
@@ -316,6 +359,8 @@ def test_wilson_interval(successes: int, trials: int, low: float, high: float) -
         ({"wave": 0}, "wave=0"),
         ({"confidence": 1.0}, "confidence=1.0"),
         ({"method": "soft", "repair": "later_success"}, "is for method=hard"),
+        ({"method": "soft", "width": 1.0}, "width=1.0: expected 0"),
+        ({"method": "hard", "width": 0.3}, "width=0.3: is for method=soft; hard stops at the first right"),
     ],
 )
 def test_impossible_settings_are_refused(options: dict[str, object], message: str) -> None:
