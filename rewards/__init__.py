@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rewards.errors import ConfigError, DataError, EngineError, RewardError
-from rewards.scorer import Scorer
+from rewards.scorer import Scorer, StepScorer
 from rewards.types import AnswerType, Part, Problem, Reason, Sample, Score, StepScore, Verdict
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
     "Score",
     "Scorer",
     "StepScore",
+    "StepScorer",
     "Verdict",
     "load_scorer",
     "verify",

@@ -9,7 +9,8 @@ judged never depends on the completion unless our own machinery broke:
   out, the whole ABSTAINED. Parts abstain because of the problem, so the completions of one problem are all
   summed over the same parts;
 - a part whose gate did not pass (raw value <= 0) keeps its score and is paid at weight 0;
-- steps are passed on from the only part that has any.
+- steps are passed on from the only part that has any, as they are paid: left out where the part is, and worth
+  0 each where its gate did not pass. Weights do not scale them: whoever pays steps compares them with others.
 
 Of a scored whole it holds that `value` is the sum of weight times value over its scored parts.
 """
@@ -18,12 +19,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rewards.errors import ConfigError, EngineError
 from rewards.options import suggest
 from rewards.scorer import Scorer
-from rewards.types import Part, Reason, Sample, Score, Verdict
+from rewards.types import Part, Reason, Sample, Score, StepScore, Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +84,7 @@ class Composite:
             )
         # fsum rounds once, so that the order in which the components are named changes no bit.
         value = math.fsum(part.weight * part.score.value for part in paid if part.score.value is not None)
-        stepped = [score.steps for score in scores.values() if score.steps]
+        stepped = [steps for name in scores if (steps := self._paid_steps(name, scores))]
         return Score(
             Verdict.SCORED,
             value,
@@ -104,6 +105,14 @@ class Composite:
         gate = self.components[name].gate
         deciding = [scores[name]] if gate is None else [scores[name], scores[gate]]
         return any(score.verdict is Verdict.ABSTAINED for score in deciding)
+
+    def _paid_steps(self, name: str, scores: Mapping[str, Score]) -> tuple[StepScore, ...]:
+        gate = self.components[name].gate
+        deciding = [scores[name]] if gate is None else [scores[name], scores[gate]]
+        if any(score.value is None for score in deciding):
+            return ()
+        steps = scores[name].steps
+        return steps if self._is_gate_open(name, scores) else tuple(replace(s, value=0.0) for s in steps)
 
     def _is_gate_open(self, name: str, scores: Mapping[str, Score]) -> bool:
         gate = self.components[name].gate

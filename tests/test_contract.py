@@ -19,6 +19,7 @@ from reward_needs import LEARNED, reward_overrides
 import conf
 import rewards
 from rewards.composite import Composite
+from rewards.scorer import gives_steps
 from rewards.types import Problem, Reason, Sample, Score, Verdict
 
 REWARDS = sorted(path.stem for path in (Path(conf.__file__).parent / "reward").glob("*.yaml"))
@@ -176,6 +177,12 @@ def test_a_text_of_any_size_gets_a_score(scorer: Composite, name: str) -> None:
     (score,) = scorer.score([sample])
     is_whole(score, sample)
     assert score.verdict is not Verdict.FAILED, score
+
+
+def test_a_scorer_says_whether_it_gives_steps(scorer: Composite, scores: list[Score]) -> None:
+    for place, component in enumerate(scorer.components.values()):
+        given = any(score.parts[place].score.steps for score in scores)
+        assert gives_steps(component.scorer) == given
 
 
 def test_nothing_in_gives_nothing_out(scorer: Composite) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from rewards.aggregate import Aggregation, aggregate
 from rewards.errors import ConfigError
@@ -49,6 +49,8 @@ class ProcessScorer:
         strategy: how completions are cut into steps; None as the convention says.
         aggregation: steps -> completion; None as the convention says.
     """
+
+    gives_steps: ClassVar[bool] = True
 
     model: ModelSettings
     format: FormatSpec = field(default_factory=FormatSpec)

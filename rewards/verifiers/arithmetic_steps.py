@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean
-from typing import Literal
+from typing import ClassVar, Literal
 
 from rewards.errors import ConfigError
 from rewards.format import FormatSpec
@@ -76,6 +76,8 @@ class ArithmeticStepScorer:
             it out. Under process credit a thought that stops before its hard step then ends in a wrong
             answer, and its steps are charged for it: without this, leaving equations out is paid.
     """
+
+    gives_steps: ClassVar[bool] = True
 
     format: FormatSpec = field(default_factory=FormatSpec)
     aggregate: Aggregate = "mean"

@@ -170,6 +170,26 @@ def test_steps_come_from_the_only_part_that_has_them() -> None:
     assert score_of(a=Component(1.0, stepped), b=Component(1.0, stepped)).steps == ()
 
 
+@pytest.mark.parametrize(
+    ("gate", "paid"), [(scored(1.0), (1.0, 0.5)), (scored(0.0), (0.0, 0.0)), (scored(-1.0), (0.0, 0.0))]
+)
+def test_a_closed_gate_pays_no_step(gate: Fixed, paid: tuple[float, ...]) -> None:
+    steps = (StepScore(0, 1, 1.0), StepScore(1, 1, 0.5))
+    stepped = Fixed(Score(Verdict.SCORED, 0.75, Reason.STEPS, steps=steps))
+    score = score_of(accuracy=Component(1.0, gate), prm=Component(0.0, stepped, gate="accuracy"))
+    assert tuple(step.value for step in score.steps) == paid
+    assert [(step.start, step.end) for step in score.steps] == [(0, 1), (1, 1)]
+    assert score.parts[1].score.steps == steps  # raw, as its value is
+
+
+@pytest.mark.parametrize("gate", [ABSTAINS, FAILS])
+def test_steps_behind_a_gate_that_did_not_judge_are_left_out(gate: Fixed) -> None:
+    stepped = Fixed(Score(Verdict.SCORED, 1.0, Reason.STEPS, steps=(StepScore(0, 1, 1.0),)))
+    unpaid = Component(0.0, stepped, gate="accuracy")
+    score = score_of(accuracy=Component(0.0, gate), prm=unpaid, format=Component(1.0, scored(1.0)))
+    assert (score.verdict, score.steps) == (Verdict.SCORED, ())
+
+
 def test_versions_of_the_parts_are_kept() -> None:
     assert score_of(a=Component(1.0, scored(1.0)), b=Component(1.0, scored(1.0))).version == "fixed/1,fixed/1"
 
