@@ -16,22 +16,32 @@ from accelerate import Accelerator
 from torch import Tensor
 
 from grpo.advantage import Advantages, AdvantageSettings, outcome_advantages
-from grpo.assign import CreditPlan, assign
+from grpo.assign import CreditPlan, assign, mean_advantages, process_metrics, require_steps
 from grpo.collect import Collected, Timings
 from grpo.offsets import Decode
 from grpo.penalty import KlPenalty
 from grpo.ranks import rows_of_ranks
 from grpo.update import TrainRow
+from rewards.errors import ConfigError
 from rewards.types import Score, Verdict
 
 
 @dataclass(frozen=True, slots=True)
 class Credited:
-    """rows: one a completion, in order of groups and samples. advantages: (P, G), for files and screens."""
+    """rows: one a completion, in order of groups and samples.
+
+    advantages: (P, G) for files and screens, of the rows: a mean where the tokens of a completion differ.
+    """
 
     advantages: Advantages
     rows: tuple[TrainRow, ...]
     metrics: dict[str, float]
+
+    @property
+    def moving(self) -> Tensor:
+        """(P, G) bool: whose advantages are in the gradient."""
+        moving = [row.trained and bool((row.advantages != 0).any()) for row in self.rows]
+        return torch.tensor(moving).reshape(self.advantages.values.shape)
 
 
 class Advantager(Protocol):
@@ -62,6 +72,9 @@ class GroupAdvantager:
     Args:
         decode: token ids -> text, as the engine decodes samples.
         penalty: the KL in the reward, None where there is none or it is in the loss.
+
+    Raises:
+        ConfigError: for a penalty where completions are not paid: it would reach no token.
     """
 
     def __init__(
@@ -72,6 +85,8 @@ class GroupAdvantager:
         accelerator: Accelerator,
         penalty: KlPenalty | None = None,
     ) -> None:
+        if penalty is not None and not settings.credit.outcome:
+            raise ConfigError("penalty: credit to steps alone pays no completion whose KL could be charged")
         self.settings = settings
         self.decode = decode
         self.accelerator = accelerator
@@ -80,19 +95,30 @@ class GroupAdvantager:
     def credit(self, collected: Collected, timings: Timings) -> Credited:
         """The rows of a step."""
         with timings.phase("adv"):
-            advantages, charged = self._advantages(collected)
+            outcome, metrics = self._outcome(collected)
             assigned = assign(
                 collected.groups,
                 collected.scores,
-                advantages,
+                outcome,
                 self.settings.credit,
                 decode=self.decode,
                 mask_truncated=self.settings.mask_truncated,
             )
-        return Credited(advantages, assigned.rows, charged | assigned.metrics)
+            if assigned.facts is None:
+                return Credited(outcome, assigned.rows, metrics)
+            facts = rows_of_ranks(self.accelerator, assigned.facts)
+            require_steps(facts)
+        advantages = mean_advantages(assigned.rows, outcome)
+        return Credited(advantages, assigned.rows, metrics | process_metrics(facts))
 
-    def _advantages(self, collected: Collected) -> tuple[Advantages, dict[str, float]]:
-        """This rank's rows of advantages over all ranks, so that batch statistics are the step's."""
+    def _outcome(self, collected: Collected) -> tuple[Advantages, dict[str, float]]:
+        """This rank's rows of advantages over all ranks, so that batch statistics are the step's.
+
+        All 0 where completions are not paid.
+        """
+        if not self.settings.credit.outcome:
+            scored = ~total_rewards(collected.scores).isnan()
+            return Advantages(torch.zeros(scored.shape), scored, torch.ones(len(scored)).bool()), {}
         weights: list[float] | None = None
         metrics: dict[str, float] = {}
         if self.settings.advantage.combine == "normalize_then_sum":

@@ -290,6 +290,11 @@ def _check_process(a: AlgorithmConfig) -> None:
         f"kl_in={a.kl_in}: credit=process pays the steps, and the KL is charged to the reward; "
         "set kl_in=loss and kl_estimator=k3, or credit=both",
     )
+    require(
+        a.dynamic_sampling_rounds == 0,
+        f"dynamic_sampling_rounds={a.dynamic_sampling_rounds}: with credit=process groups of equal rewards "
+        "carry signal in their steps and must not be resampled; set dynamic_sampling_rounds=0",
+    )
 
 
 def _check_sampling(a: AlgorithmConfig) -> None:

@@ -11,13 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import fmean
+from math import fsum
 
 import torch
 from torch import Tensor
 
 from grpo.advantage import Advantages
-from grpo.batch import pad_rows
 from grpo.credit import (
     CreditForm,
     CreditSettings,
@@ -42,10 +41,13 @@ class CreditPlan:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """rows: one per completion, in order of groups and samples. metrics: of the process credit."""
+    """rows: one per completion, in order of groups and samples. facts: of process credit, else None.
+
+    facts: (B, 6) float64, what `process_metrics` and `require_steps` need of each row.
+    """
 
     rows: tuple[TrainRow, ...]
-    metrics: dict[str, float]
+    facts: Tensor | None
 
 
 def assign(
@@ -62,7 +64,7 @@ def assign(
     Args:
         groups: P groups of G completions.
         scores: (P, G), in the same order.
-        advantages: (P, G) of the outcome.
+        advantages: (P, G) of the outcome, not read where the plan does not pay it.
         plan: what is credited.
         decode: token ids -> text, as the samples were decoded.
         mask_truncated: keep completions cut by the limit in the counts and out of the loss.
@@ -70,13 +72,12 @@ def assign(
     token_advantages = [
         [torch.zeros(len(completion.token_ids)) for completion in group.completions] for group in groups
     ]
-    metrics: dict[str, float] = {}
+    facts: Tensor | None = None
     if plan.outcome:
         for p, row in enumerate(token_advantages):
             for g, tokens in enumerate(row):
                 tokens += advantages.values[p, g]
     if plan.process is not None:
-        _require_steps(scores)
         steps = [_steps(group, row, decode) for group, row in zip(groups, scores, strict=True)]
         for row, group_steps in zip(token_advantages, steps, strict=True):
             credited = process_advantages(
@@ -87,7 +88,10 @@ def assign(
             )
             for tokens, credit in zip(row, credited, strict=True):
                 tokens += credit
-        metrics = _process_metrics([s for group_steps in steps for s in group_steps], token_advantages)
+        facts = _facts(
+            [s for group_steps in steps for s in group_steps],
+            [tokens for row in token_advantages for tokens in row],
+        )
     rows = tuple(
         TrainRow(
             p,
@@ -99,25 +103,31 @@ def assign(
         for p, group in enumerate(groups)
         for g, completion in enumerate(group.completions)
     )
-    return Assignment(rows, metrics)
+    return Assignment(rows, facts)
 
 
-def _require_steps(scores: Sequence[Sequence[Score]]) -> None:
-    scored = [score for row in scores for score in row if score.verdict is Verdict.SCORED]
-    if scored and not any(score.steps for score in scored):
-        raise ConfigError(
-            "credit=process: no score of this step has steps; use a reward with one component that judges "
-            "steps, such as reward=verifiable+arithmetic_steps, or credit=outcome"
-        )
+def mean_advantages(rows: Sequence[TrainRow], outcome: Advantages) -> Advantages:
+    """Of rows whose tokens differ: a completion's mean over its tokens, for files and screens.
+
+    outcome: (P, G), says which were scored.
+    """
+    means = torch.stack([row.advantages.sum() / max(1, len(row.advantages)) for row in rows])
+    silent = torch.tensor([not bool((row.advantages != 0).any()) for row in rows])
+    shape = outcome.valid.shape
+    return Advantages(means.reshape(shape), outcome.valid, silent.reshape(shape).all(1))
 
 
 @dataclass(frozen=True, slots=True)
 class _Steps:
-    """Step values of a completion and the index of the last token of each; empty where it was not scored."""
+    """Step values of a completion and the index of the last token of each; empty where it was not scored.
+
+    stepless: its text was judged, and not by one component of its reward that gives steps.
+    """
 
     values: list[float]
     ends: list[int]
     tokens: int
+    stepless: bool = False
 
 
 def _steps(group: RolloutGroup, scores: Sequence[Score], decode: Decode) -> list[_Steps]:
@@ -127,34 +137,56 @@ def _steps(group: RolloutGroup, scores: Sequence[Score], decode: Decode) -> list
 def _completion_steps(completion: Completion, score: Score, decode: Decode) -> _Steps:
     tokens = len(completion.token_ids)
     if score.verdict is not Verdict.SCORED or not score.steps:
-        return _Steps([], [], tokens)
+        judged = score.verdict is Verdict.SCORED and completion.sample.text != ""
+        # The steps of one component may be missing here: a gate could not judge the problem.
+        stepped = sum(bool(part.score.steps) for part in score.parts)
+        return _Steps([], [], tokens, judged and stepped != 1)
     char_ends = token_char_ends(completion.token_ids.tolist(), completion.sample.text, decode)
     return _Steps([step.value for step in score.steps], steps_to_token_ends(score.steps, char_ends), tokens)
 
 
-def _process_metrics(
-    steps: Sequence[_Steps], token_advantages: Sequence[Sequence[Tensor]]
-) -> dict[str, float]:
-    flat = [tokens for row in token_advantages for tokens in row]
-    values = [value for s in steps for value in s.values]
+def _facts(steps: Sequence[_Steps], advantages: Sequence[Tensor]) -> Tensor:
+    """(B, 6): steps, sum of their values, index of the first bad one or -1, tokens, advantage, stepless."""
+    rows = [
+        [
+            len(s.values),
+            fsum(s.values),
+            next((j for j, value in enumerate(s.values) if value < 0.5), -1),
+            s.tokens,
+            float(tokens.double().sum()),
+            s.stepless,
+        ]
+        for s, tokens in zip(steps, advantages, strict=True)
+    ]
+    return torch.tensor(rows, dtype=torch.float64)
+
+
+def require_steps(facts: Tensor) -> None:
+    """Refuses scores to which no component, or more than one, gave steps.
+
+    facts: (B, 6) of all ranks, so that all of them refuse.
+    """
+    steps, *_, stepless = facts.T
+    if bool(stepless.any()) and not bool(steps.any()):
+        raise ConfigError(
+            "credit=process: no score of this step has steps; use a reward with one component that judges "
+            "steps, such as reward=verifiable+arithmetic_steps, or credit=outcome"
+        )
+
+
+def process_metrics(facts: Tensor) -> dict[str, float]:
+    """`prm/...` of a step. facts: (B, 6) of all ranks."""
+    steps, sums, first_bad, tokens, advantages, _ = facts.T
     metrics = {
-        "prm/steps_mean": fmean(len(s.values) for s in steps),
-        "prm/unscored_token_frac": sum(s.tokens for s in steps if not s.values)
-        / max(1, sum(s.tokens for s in steps)),
+        "prm/steps_mean": float(steps.mean()),
+        "prm/unscored_token_frac": float(tokens[steps == 0].sum() / tokens.sum().clamp(min=1)),
     }
-    if values:
-        metrics["prm/step_reward_mean"] = fmean(values)
-    bad = [first for s in steps if (first := _first_bad(s.values)) is not None]
-    if bad:
-        metrics["prm/first_bad_step"] = fmean(bad)
-    correlation = advantage_length_correlation(
-        pad_rows(flat, 0.0, torch.float32), [len(tokens) for tokens in flat]
-    )
+    if bool(steps.any()):
+        metrics["prm/step_reward_mean"] = float(sums.sum() / steps.sum())
+    if bool((first_bad >= 0).any()):
+        metrics["prm/first_bad_step"] = float(first_bad[first_bad >= 0].mean())
+    correlation = advantage_length_correlation(advantages[:, None], [int(n) for n in tokens])
     return metrics if correlation is None else metrics | {"prm/advantage_length_corr": correlation}
-
-
-def _first_bad(values: Sequence[float]) -> int | None:
-    return next((j for j, value in enumerate(values) if value < 0.5), None)
 
 
 def credit_plan(source: str, form: CreditForm | None, baseline: StepBaseline | None) -> CreditPlan:

@@ -15,6 +15,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from grpo.algorithm import BATCH_WIDE, GROUP_BASELINES, VALUE, AlgorithmConfig, check_algorithm
+from grpo.credit_config import CreditConfig, check_steps, credit_problems
 from grpo.iterate_config import IterateConfig, iterate_problems
 from grpo.learned import FITTED, KIND_OF, learned_parts
 from grpo.watch_config import WatchConfig, watch_problems
@@ -67,15 +68,6 @@ class DataConfig:
     strict: bool = option()
     max_invalid_share: float = option(at_least=0, at_most=1)
     max_prompt_tokens: int = option(at_least=1)
-
-
-@dataclass
-class CreditConfig:
-    """Who gets the advantage: every token of a completion, or each by the steps that end at or after it."""
-
-    source: str = option("outcome", "process", "both")
-    form: str | None = option("sum", "mean", "min", "difference")
-    baseline: str | None = option("pool", "position")
 
 
 @dataclass
@@ -183,6 +175,7 @@ def check(config: TrainConfig) -> None:
     check_reward(config.reward)
     paid = [part for part in config.reward.components.values() if part.weight != 0]
     check_algorithm(config.algorithm, components=len(paid), credit=config.credit.source)
+    check_steps(config.credit, config.reward)
 
 
 def settle_paths(config: DictConfig) -> None:
@@ -264,9 +257,8 @@ def _run_problems(config: TrainConfig) -> Iterator[str]:
             f"coldstart.steps={config.coldstart.steps}: data={config.data.dataset} has no worked thoughts to "
             "learn the layout from; use model=hub, or set coldstart.steps=0"
         )
-    yield from _credit_problems(config.credit)
-    valued = config.algorithm.baseline == VALUE
-    if valued and config.credit.source != "outcome":
+    yield from credit_problems(config.credit)
+    if config.algorithm.baseline == VALUE and config.credit.source != "outcome":
         yield (
             f"credit.source={config.credit.source}: with algorithm.baseline={VALUE} the value model decides "
             "what each token is worth; set credit=outcome"
@@ -313,23 +305,6 @@ def _comparison_problems(config: TrainConfig) -> Iterator[str]:
                     f"algorithm.scale=group_mean: reward component '{name}' makes rewards negative, and they "
                     "cannot be divided by their mean; use algorithm.scale=group_std, or not this reward"
                 )
-
-
-def _credit_problems(credit: CreditConfig) -> Iterator[str]:
-    own = {
-        "form": (credit.form, "sum, mean, min, difference"),
-        "baseline": (credit.baseline, "pool, position"),
-    }
-    for key, (value, choices) in own.items():
-        if credit.source == "outcome" and value is not None:
-            yield f"credit.{key}={value}: credit=outcome credits no steps; set credit.{key}=null"
-        if credit.source != "outcome" and value is None:
-            yield f"credit.{key}=null: credit={credit.source} needs one of {choices}"
-    if credit.form == "min" and credit.baseline == "position":
-        yield (
-            "credit.baseline=position: credit.form=min compares the minima of whole completions; set "
-            "credit.baseline=pool"
-        )
 
 
 def place_problems(device: str, label: str) -> Iterator[str]:

@@ -69,9 +69,11 @@ def _flat(recent: deque[Metrics]) -> str | None:
 
 
 def _is_silent(metrics: Metrics) -> bool:
-    """A value model finds signal where completions are paid alike; one alone has no spread to lack."""
-    compared = "critic/loss" not in metrics and "reward_std" in metrics
-    return compared and metrics.get("frac_reward_zero_std", 0.0) > 0.5
+    """Not by the rewards: a value model, or steps, can tell completions of equal rewards apart.
+
+    A completion alone has no spread to lack.
+    """
+    return "reward_std" in metrics and metrics.get("groups/frac_silent", 0.0) > 0.5
 
 
 def _no_signal(metrics: Metrics) -> str:
@@ -82,7 +84,7 @@ def _no_signal(metrics: Metrics) -> str:
     elif bad > 2 * good:
         advice = "most are all wrong: try easier problems, a longer cold start or a larger rollout.group_size"
     return (
-        f"{_percent(metrics['frac_reward_zero_std'])} of the groups carry no signal (equal rewards); {advice}"
+        f"{_percent(metrics['groups/frac_silent'])} of the groups carry no signal (all paid alike); {advice}"
     )
 
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from torch import Tensor
+
 from grpo.advantage import Advantages
 from grpo.advantager import Advantager
 from grpo.collect import Collector, Reserve, Timings
@@ -22,11 +24,15 @@ from rewards.types import Score, Verdict
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """What one step did on this rank: groups and scores[p][g] (P, G), and what came of them."""
+    """What one step did on this rank: groups and scores[p][g] (P, G), and what came of them.
+
+    moving: (P, G) bool, whose advantages were in the gradient.
+    """
 
     groups: tuple[RolloutGroup, ...]
     scores: tuple[tuple[Score, ...], ...]
     advantages: Advantages
+    moving: Tensor
     metrics: dict[str, float]
     timings: Timings
 
@@ -61,7 +67,9 @@ class GrpoLoop:
             with timings.phase("update_actor"):
                 updated = self.updater.update([group.prompt_ids for group in collected.groups], credited.rows)
         metrics = collected.metrics | credited.metrics | updated
-        return StepResult(collected.groups, collected.scores, credited.advantages, metrics, timings)
+        return StepResult(
+            collected.groups, collected.scores, credited.advantages, credited.moving, metrics, timings
+        )
 
     def _stop_if_scoring_fails(self, scores: Sequence[Sequence[Score]]) -> None:
         flat = [score for row in scores for score in row]

@@ -7,6 +7,7 @@ import math
 from rich.console import Console
 
 from grpo.config import TrainConfig
+from grpo.credit_config import credit_notes
 from grpo.display import print_plan, print_samples
 from grpo.learned import learned_parts
 from grpo.materials import Materials
@@ -19,7 +20,7 @@ GIB = 2**30
 
 def show_plan(config: TrainConfig, materials: Materials, console: Console) -> None:
     """Prints notes, two scored samples (the gold laid out, and an empty completion), the plan of a step."""
-    for note in (*materials.notes, *limit_notes(config, materials)):
+    for note in start_notes(config, materials):
         console.print(note, markup=False)
     fitted = [part.name for part in learned_parts(config.reward) if part.is_fitted_here]
     if fitted:
@@ -40,6 +41,15 @@ def _show_samples(materials: Materials, console: Console) -> None:
         for sample, score in zip(samples, materials.scorer.score(samples), strict=True)
     ]
     print_samples(console, rows, "two scored samples: the gold laid out, and an empty completion")
+
+
+def start_notes(config: TrainConfig, materials: Materials) -> list[str]:
+    """What the user should know before anything is trained, one sentence each."""
+    return [
+        *materials.notes,
+        *limit_notes(config, materials),
+        *credit_notes(config.credit, config.reward),
+    ]
 
 
 def limit_notes(config: TrainConfig, materials: Materials) -> list[str]:

@@ -182,12 +182,15 @@ class Run:
         """The completions of all ranks, a list per group; right: (P, G) the verifier's word on ours."""
         formatted = passed(self.materials.judges.layout, result.groups)
         advantages: list[list[float]] = result.advantages.values.tolist()
-        return gather_object(completion_rows(result.groups, result.scores, advantages, right, formatted))
+        moving: list[list[bool]] = result.moving.tolist()
+        return gather_object(
+            completion_rows(result.groups, result.scores, advantages, moving, right, formatted)
+        )
 
     def _metrics(self, result: StepResult, rows: Sequence[Sequence[CompletionRow]]) -> dict[str, float]:
         flat = [row for group in rows for row in group]
         tokens = sum(len(row.token_ids) for row in flat)
-        effective = sum(len(row.token_ids) for row in flat if row.advantage != 0)
+        effective = sum(len(row.token_ids) for row in flat if row.moves)
         self.num_tokens += tokens
         seconds = result.timings.seconds
         self.seconds += seconds["step"]

@@ -24,8 +24,9 @@ ACCURACY = "accuracy"
 class CompletionRow:
     """One completion of a step with all that was made of it, for files and screens.
 
-    token_ids: as sampled. advantage: 0.0 where there was none. right, formatted: by the verifiers, paid or
-    not; None where there is no verdict.
+    token_ids: as sampled. advantage: 0.0 where there was none; the mean where tokens have their own. right,
+    formatted: by the verifiers, paid or not; None where there is no verdict. moves: whether its advantages
+    are in the gradient.
     """
 
     problem: Problem
@@ -36,12 +37,14 @@ class CompletionRow:
     advantage: float
     right: bool | None = None
     formatted: bool | None = None
+    moves: bool = False
 
 
 def completion_rows(
     groups: Sequence[RolloutGroup],
     scores: Sequence[Sequence[Score]],
     advantages: Sequence[Sequence[float]],
+    moving: Sequence[Sequence[bool]],
     right: Sequence[Sequence[bool | None]],
     formatted: Sequence[Sequence[bool | None]],
 ) -> list[list[CompletionRow]]:
@@ -57,13 +60,14 @@ def completion_rows(
                 advantage=advantage,
                 right=passed,
                 formatted=kept,
+                moves=moves,
             )
-            for completion, score, advantage, passed, kept in zip(
-                group.completions, scores_G, advantages_G, right_G, formatted_G, strict=True
+            for completion, score, advantage, moves, passed, kept in zip(
+                group.completions, scores_G, advantages_G, moving_G, right_G, formatted_G, strict=True
             )
         ]
-        for group, scores_G, advantages_G, right_G, formatted_G in zip(
-            groups, scores, advantages, right, formatted, strict=True
+        for group, scores_G, advantages_G, moving_G, right_G, formatted_G in zip(
+            groups, scores, advantages, moving, right, formatted, strict=True
         )
     ]
 
@@ -138,14 +142,17 @@ def summarise_duplicates(groups: Sequence[Sequence[tuple[int, ...]]]) -> dict[st
     return {"groups/duplicates": repeated / total} if total else {}
 
 
-def summarise_advantages(advantages: Sequence[float]) -> dict[str, float]:
-    """Spread of a step's advantages, one per completion."""
+def summarise_advantages(groups: Sequence[Sequence[CompletionRow]]) -> dict[str, float]:
+    """Spread of a step's advantages, one per completion, and what of the step is in no gradient."""
+    rows = [row for group in groups for row in group]
+    advantages = [row.advantage for row in rows]
     if not advantages:
         return {}
     found = {
         "advantages/min": min(advantages),
         "advantages/max": max(advantages),
-        "advantages/zero_frac": sum(advantage == 0 for advantage in advantages) / len(advantages),
+        "advantages/zero_frac": sum(not row.moves for row in rows) / len(rows),
+        "groups/frac_silent": sum(not any(row.moves for row in group) for group in groups) / len(groups),
     }
     if math.isfinite(found["advantages/min"]) and math.isfinite(found["advantages/max"]):
         found["advantages/mean"] = statistics.fmean(advantages)
@@ -165,12 +172,12 @@ def summarise_step(groups: Sequence[Sequence[CompletionRow]]) -> dict[str, float
         )
         | summarise_kinds([[row.right for row in group] for group in groups])
         | summarise_duplicates([[row.token_ids for row in group] for group in groups])
-        | summarise_advantages([row.advantage for row in rows])
+        | summarise_advantages(groups)
     )
 
 
 def _is_constant(values: Sequence[float]) -> bool:
-    """Equal up to rounding, by the rule of `grpo.advantage.constant_groups`: all advantages are 0."""
+    """Equal up to rounding, by the rule of `grpo.advantage.constant_groups`."""
     if len(values) < 2:
         return True
     return max(values) - min(values) <= 1e-6 * max(1.0, abs(statistics.fmean(values)))

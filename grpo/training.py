@@ -16,7 +16,7 @@ from grpo.models import save_policy
 from grpo.outer import with_own_reward
 from grpo.output_dir import check_folder
 from grpo.pages import keep_freed_memory
-from grpo.plan import limit_notes, show_plan
+from grpo.plan import show_plan, start_notes
 from grpo.rollout.local import pad_id
 from grpo.run import Run
 from grpo.rundir import RunDir, RunRecord, RunSummary, open_job, open_run
@@ -77,7 +77,7 @@ def _train(
 ) -> RunSummary:
     materials = gather_materials(config)
     if run is not None:
-        for note in (*materials.notes, *limit_notes(config, materials)):
+        for note in start_notes(config, materials):
             display.say(note)
     with accelerator.main_process_first():  # the others find it in the cache
         teach_layout(config, materials, display if run is not None else None)

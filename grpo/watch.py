@@ -172,7 +172,7 @@ def stop_message(step: int, alarms: Sequence[Alarm]) -> str:
 
 def _is_silent(group: Sequence[CompletionRow]) -> bool:
     """In no gradient, and not because all of it is right."""
-    return all(row.advantage == 0 for row in group) and not all(row.right for row in group)
+    return not any(row.moves for row in group) and not all(row.right for row in group)
 
 
 def _mean(name: str, values: Sequence[bool | None]) -> dict[str, float]:

@@ -78,6 +78,25 @@ def test_a_rank_without_signal_does_not_keep_the_other_waiting(trainer: Trainer)
     assert summary_of(run)["steps"] == 8
 
 
+def test_credit_to_steps_is_of_two_ranks_and_none_waits_for_the_other(trainer: Trainer) -> None:
+    # As above: now and then the steps of both completions of a rank's prompt are worth the same.
+    options = ("reward=verifiable+arithmetic_steps", "credit=process", "steps=8", "eval.every=0")
+    options += ("rollout.prompts_per_step=2", "rollout.group_size=2")
+    alone = trainer.finish(*options)
+    together = run_on_two_ranks(trainer, trainer.folder / "together", *options)
+    signals = [
+        (any(row["advantage"] for row in rows[:2]), any(row["advantage"] for row in rows[2:]))
+        for rows in completions_of(together).values()
+    ]
+    assert len(signals) == 8
+    assert any(first != second for first, second in signals)
+    one, two = (computed(run) for run in (alone, together))
+    names = [name for name in one[1] if name.startswith(("prm/", "advantages/", "groups/", "watch/"))]
+    assert {"prm/steps_mean", "prm/step_reward_mean", "prm/unscored_token_frac"} <= set(names)
+    for name in ("loss", "grad_norm", *names):
+        assert two[1][name] == pytest.approx(one[1][name], abs=1e-6, rel=1e-6), name
+
+
 def test_two_ranks_fit_one_value_model(trainer: Trainer) -> None:
     options = ("algorithm=ppo_penalty", "steps=2", "optim.warmup_steps=1", "optim.micro_batch_rows=5")
     alone = trainer.finish(*options)

@@ -138,6 +138,7 @@ def test_what_acts_through_the_ratio_is_refused_at_one_update(name: str) -> None
         ({"scale": "none"}, "scale=none: .* set scale=group_std or credit=both"),
         ({"combine": "normalize_then_sum"}, "combine=normalize_then_sum: .* credit=both"),
         ({"kl_in": "reward", "kl_estimator": "k1", "kl_coefficient": 0.1}, "kl_in=reward: .* credit=both"),
+        ({"dynamic_sampling_rounds": 3}, "dynamic_sampling_rounds=3: .* carry signal in their steps"),
     ],
 )
 def test_what_acts_on_whole_completions_is_refused_where_steps_are_paid(

@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from grpo.config import TRAIN, config_hash
+from grpo.credit_config import credit_notes
 from rewards.errors import ConfigError
 
 HUB = ["model=hub", "model.name=some/model"]
@@ -34,6 +35,30 @@ def refusal(*overrides: str) -> list[str]:
             ["credit=process", "credit.form=min", "credit.baseline=position"],
             "credit.baseline=position: credit.form=min compares the minima",
             "set credit.baseline=pool",
+        ),
+        (
+            ["credit=process"],
+            "credit=process: no component of the reward (accuracy, format) gives steps",
+            "reward=verifiable+arithmetic_steps",
+        ),
+        (
+            ["credit=both"],
+            "credit=both: no component of the reward (accuracy, format) gives steps",
+            "set credit=outcome",
+        ),
+        (
+            ["reward=arithmetic_steps+prm", "reward.components.prm.scorer.model.path=x", "credit=process"],
+            "credit=process: arithmetic_steps and prm both give steps",
+            "leave arithmetic_steps or prm out of reward",
+        ),
+        (
+            [
+                "reward=verifiable+arithmetic_steps",
+                "credit=both",
+                "reward.components.arithmetic_steps.weight=-1",
+            ],
+            "reward.components.arithmetic_steps.weight=-1: credit=both pays its steps",
+            "expected 0",
         ),
         (["algorithm.value.gamma=1"], "algorithm.value.gamma=1: algorithm.value is null here", "no settings"),
         (["rollout.prompts_per_step=0"], "rollout.prompts_per_step=0: expected", ">= 1"),
@@ -173,6 +198,31 @@ def test_comparisons_without_effect_or_meaning_are_refused(overrides: list[str],
 )
 def test_rewards_that_are_never_negative_may_be_divided_by_their_mean(overrides: list[str]) -> None:
     assert TRAIN.load([SUCCESS, *overrides]).algorithm.scale == "group_mean"
+
+
+STEPPED = ["reward=verifiable+format+arithmetic_steps", "credit=process"]
+
+
+def notes(*overrides: str) -> list[str]:
+    config = TRAIN.load(overrides)
+    return credit_notes(config.credit, config.reward)
+
+
+def test_what_decides_nothing_under_process_credit_is_told() -> None:
+    assert notes() == []
+    assert notes("reward=arithmetic_steps", "credit=process") == []
+    assert notes(STEPPED[0], "credit=both") == []
+    (unpaid,) = notes(*STEPPED)
+    assert "the steps of arithmetic_steps alone; accuracy, format: logged, not paid" in unpaid
+    (gated,) = notes(*STEPPED, "reward.components.arithmetic_steps.gate=accuracy")
+    assert "alone, and by none where accuracy did not pass; format: logged, not paid" in gated
+
+
+def test_steps_can_be_paid_through_credit_alone() -> None:
+    weightless = "reward.components.arithmetic_steps.weight=0"
+    for credit in ("process", "both"):
+        TRAIN.load([STEPPED[0], f"credit={credit}", weightless])
+    TRAIN.load([STEPPED[0], "credit=both", "algorithm=rloo"])
 
 
 def test_devices_that_exist_are_taken() -> None:

@@ -13,6 +13,7 @@ HEALTHY = {
     "reward/accuracy/mean": 0.6,
     "reward/format/mean": 0.98,
     "frac_reward_zero_std": 0.3,
+    "groups/frac_silent": 0.3,
     "groups/duplicates": 0.2,
     "completions/clipped_ratio": 0.02,
     "verdict/accuracy/failed": 0.0,
@@ -35,9 +36,9 @@ def test_a_healthy_run_is_silent() -> None:
     ("change", "expected"),
     [
         ({"loss": -1e-8}, "a loss near 0 is normal"),
-        ({"frac_reward_zero_std": 0.6}, "60 % of the groups carry no signal (equal rewards); try a larger"),
-        ({"frac_reward_zero_std": 0.6, "groups/frac_all_good": 0.5}, "try harder problems"),
-        ({"frac_reward_zero_std": 0.6, "groups/frac_all_bad": 0.5}, "try easier problems"),
+        ({"groups/frac_silent": 0.6}, "60 % of the groups carry no signal (all paid alike); try a larger"),
+        ({"groups/frac_silent": 0.6, "groups/frac_all_good": 0.5}, "try harder problems"),
+        ({"groups/frac_silent": 0.6, "groups/frac_all_bad": 0.5}, "try easier problems"),
         ({"completions/clipped_ratio": 0.51}, "51 % of the completions were cut off"),
         ({"reason/accuracy/timeout": 0.03}, "3 % of the answers took too long"),
         ({"verdict/accuracy/failed": 0.004}, "0.4 % of the scores failed through our own fault"),
@@ -67,20 +68,20 @@ def test_each_note_is_said_once(change: dict[str, float], expected: str) -> None
     assert watch.summary() == [f"{text} [2 steps]"]
 
 
-def test_equal_rewards_are_no_silence_beside_a_value_model() -> None:
-    assert HealthWatch().notice(HEALTHY | {"frac_reward_zero_std": 1.0, "critic/loss": 0.1}) == []
+def test_equal_rewards_are_no_silence_where_tokens_are_told_apart() -> None:
+    assert HealthWatch().notice(HEALTHY | {"frac_reward_zero_std": 1.0}) == []
 
 
 def test_groups_of_one_have_no_spread_to_lack() -> None:
     alone = {name: value for name, value in HEALTHY.items() if name != "reward_std"}
-    assert HealthWatch().notice(alone | {"frac_reward_zero_std": 1.0}) == []
+    assert HealthWatch().notice(alone | {"groups/frac_silent": 1.0}) == []
 
 
 def test_every_rule_is_tried_above() -> None:
     everything = {
         "loss": 0.0,
         "reward_std": 0.0,
-        "frac_reward_zero_std": 1.0,
+        "groups/frac_silent": 1.0,
         "completions/clipped_ratio": 1.0,
         "reason/accuracy/timeout": 1.0,
         "verdict/accuracy/failed": 1.0,

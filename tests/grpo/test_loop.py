@@ -13,7 +13,7 @@ from fakes import TOKENIZER, RuleScorer, llama, policy, prompts
 
 from grpo.advantage import AdvantageSettings, outcome_advantages
 from grpo.advantager import GroupAdvantager, GroupSettings, part_rewards, total_rewards
-from grpo.assign import CreditPlan, assign
+from grpo.assign import CreditPlan, assign, process_metrics, require_steps
 from grpo.collect import Collector
 from grpo.credit import CreditSettings
 from grpo.loop import GrpoLoop, StepResult
@@ -24,7 +24,9 @@ from grpo.prompt import EncodedPrompt
 from grpo.reference import FrozenReference
 from grpo.rollout.local import LocalEngine
 from grpo.update import Trainable, TrainRow, Updater, UpdateSettings
+from rewards.composite import Component, Composite
 from rewards.errors import ConfigError, EngineError
+from rewards.scorer import Scorer
 from rewards.types import Part, Reason, Sample, Score, StepScore, Verdict
 
 TEXTS = ("1+2=", "34+5=", "7+7=")
@@ -32,7 +34,7 @@ OUTCOME = GroupSettings(AdvantageSettings(), CreditPlan(True, None), {})
 
 
 def loop(
-    scorer: RuleScorer,
+    scorer: Scorer,
     *,
     micro: int = 100,
     rows: int = 64,
@@ -208,6 +210,11 @@ def test_process_credit_reaches_the_tokens_of_its_steps() -> None:
     rows = assign(
         result.groups, result.scores, result.advantages, plan, decode=TOKENIZER.decode, mask_truncated=False
     ).rows
+    # the completions are paid alike, and what is told of them is what their tokens are trained on
+    means = [row.advantages.mean().item() for row in rows]
+    assert result.advantages.values.reshape(-1).tolist() == pytest.approx(means, abs=1e-6)
+    assert not result.advantages.zero_signal.any()
+    assert result.moving.all()
     # pool of a group: six ones and two zeros of eight; mean .75, unbiased std .4629100
     high, low = 0.25 / (0.46291 + 1e-4), -0.75 / (0.46291 + 1e-4)
     for i, row in enumerate(rows[:4]):
@@ -220,6 +227,53 @@ def test_process_credit_without_steps_is_refused() -> None:
     stepless = replace(OUTCOME, credit=CreditPlan(False, CreditSettings()))
     with pytest.raises(ConfigError, match="arithmetic_steps"):
         step(loop(RuleScorer(lambda s: float(s.index)), settings=stepless))
+
+
+def test_steps_of_two_parts_are_refused_and_no_steps_for_no_text_are_not() -> None:
+    class Stepped:
+        def score(self, samples: Sequence[Sample]) -> list[Score]:
+            return [
+                Score(Verdict.SCORED, 1.0, Reason.STEPS, steps=(StepScore(0, len(s.text), 1.0),))
+                for s in samples
+            ]
+
+    plan = replace(OUTCOME, credit=CreditPlan(False, CreditSettings()))
+    both = Composite({"a": Component(1.0, Stepped()), "b": Component(1.0, Stepped())})
+    with pytest.raises(ConfigError, match="one component that judges steps"):
+        step(loop(both, settings=plan))
+    # a text that is not there has no steps, whoever judges it
+    facts = torch.tensor([[0.0, 0.0, -1.0, 1.0, 0.0, 0.0]] * 2, dtype=torch.float64)
+    require_steps(facts)
+    assert process_metrics(facts) == {"prm/steps_mean": 0.0, "prm/unscored_token_frac": 1.0}
+
+
+def test_the_facts_of_two_ranks_are_those_of_one() -> None:
+    # steps, sum of values, first bad, tokens, advantage, stepless: of two completions on each of two ranks
+    first = [[2.0, 2.0, -1.0, 4.0, 1.0, 0.0], [4.0, 1.0, 0.0, 8.0, -1.0, 0.0]]
+    second = [[0.0, 0.0, -1.0, 4.0, 0.0, 1.0], [2.0, 1.0, 1.0, 4.0, 0.5, 0.0]]
+    facts = torch.tensor(first + second, dtype=torch.float64)
+    require_steps(facts)  # the second rank alone could be without any
+    found = process_metrics(facts)
+    assert found["prm/steps_mean"] == 8 / 4
+    assert found["prm/step_reward_mean"] == 4 / 8
+    assert found["prm/first_bad_step"] == 1 / 2
+    assert found["prm/unscored_token_frac"] == 4 / 20
+    # lengths 4 8 4 4 against 1 -1 0 .5: covariance -4.5, squares 12 and 2.1875
+    assert found["prm/advantage_length_corr"] == pytest.approx(-4.5 / math.sqrt(12 * 2.1875))
+
+
+def test_a_kl_that_no_token_would_be_charged_is_refused() -> None:
+    penalty = KlPenalty(FrozenReference(policy()), "k1", 0.05, 3, 0, Accelerator(cpu=True))
+    stepped = replace(OUTCOME, credit=CreditPlan(False, CreditSettings()))
+    with pytest.raises(ConfigError, match="no completion whose KL could be charged"):
+        loop(RuleScorer(lambda s: 1.0), settings=stepped, penalty=penalty)
+
+
+def test_masked_rows_are_in_no_gradient() -> None:
+    result = step(loop(RuleScorer(lambda s: float(s.index)), settings=replace(OUTCOME, mask_truncated=True)))
+    cut = [[c.sample.truncated for c in group.completions] for group in result.groups]
+    assert any(cut[0])
+    assert result.moving.tolist() == [[not c for c in row] for row in cut]
 
 
 def test_kl_in_the_reward_is_charged_before_the_advantage() -> None:

@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -51,7 +52,8 @@ LAID_OUT = Score.scored(1.0, Reason.FORMAT_OK)
 def _row(
     score: Score, *, ids: tuple[int, ...] = (1, 2, 3), truncated: bool = False, advantage: float = 0.0
 ) -> CompletionRow:
-    return CompletionRow(PROBLEM, "<think>a</think>2", ids, truncated, score, advantage)
+    moves = advantage != 0
+    return CompletionRow(PROBLEM, "<think>a</think>2", ids, truncated, score, advantage, moves=moves)
 
 
 def test_rewards_and_components() -> None:
@@ -184,17 +186,35 @@ def test_duplicates_count_within_a_group_only() -> None:
 
 
 def test_advantages() -> None:
-    assert summarise_advantages([1.0, -1.0, 0.0, 0.0]) == {
+    def rows(*advantages: float) -> list[CompletionRow]:
+        return [_row(_score(True, True), advantage=advantage) for advantage in advantages]
+
+    assert summarise_advantages([rows(1.0, -1.0), rows(0.0, 0.0)]) == {
         "advantages/mean": 0.0,
         "advantages/std": pytest.approx(math.sqrt(2 / 3)),
         "advantages/min": -1.0,
         "advantages/max": 1.0,
         "advantages/zero_frac": 0.5,
+        "groups/frac_silent": 0.5,
     }
-    assert summarise_advantages([2.0])["advantages/std"] == 0.0
+    assert summarise_advantages([rows(2.0)])["advantages/std"] == 0.0
     assert summarise_advantages([]) == {}
-    odd = summarise_advantages([math.inf, -math.inf, 0.0, 1.0])  # of a step whose update is left out
-    assert odd == {"advantages/min": -math.inf, "advantages/max": math.inf, "advantages/zero_frac": 0.25}
+    odd = summarise_advantages([rows(math.inf, -math.inf, 0.0, 1.0)])  # of a step whose update is left out
+    assert odd == {
+        "advantages/min": -math.inf,
+        "advantages/max": math.inf,
+        "advantages/zero_frac": 0.25,
+        "groups/frac_silent": 0.0,
+    }
+
+
+def test_what_is_in_the_gradient_is_no_matter_of_the_mean_advantage() -> None:
+    # Tokens +1 and -1: their mean is 0, and they are learned from. A cut one is masked out of the loss.
+    cancelling = replace(_row(_score(True, True)), moves=True)
+    masked = replace(_row(_score(True, True), truncated=True, advantage=1.0), moves=False)
+    found = summarise_advantages([[cancelling, cancelling, cancelling, masked], [masked, masked]])
+    assert found["advantages/zero_frac"] == 0.5
+    assert found["groups/frac_silent"] == 0.5
 
 
 def test_every_name_written_is_explained() -> None:
@@ -215,12 +235,13 @@ def test_rows_of_a_rollout() -> None:
     group = RolloutGroup(PROBLEM, torch.tensor([1]), (completion, completion))
     right, wrong = _score(True, True), _score(False, True)
     first, second = completion_rows(
-        [group], [[right, wrong]], [[0.5, -0.5]], [[True, False]], [[None, True]]
+        [group], [[right, wrong]], [[0.5, -0.5]], [[False, True]], [[True, False]], [[None, True]]
     )[0]
-    assert first == CompletionRow(PROBLEM, "a", (5, 6), True, right, 0.5, True, None)
+    assert first == CompletionRow(PROBLEM, "a", (5, 6), True, right, 0.5, True, None, moves=False)
+    assert second.moves
     assert (second.score, second.advantage, second.right, second.formatted) == (wrong, -0.5, False, True)
     with pytest.raises(ValueError, match="shorter"):
-        completion_rows([group], [[right]], [[0.5, -0.5]], [[True, True]], [[True, True]])
+        completion_rows([group], [[right]], [[0.5, -0.5]], [[True, True]], [[True, True]], [[True, True]])
 
 
 def test_timing_names() -> None:

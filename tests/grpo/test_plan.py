@@ -41,6 +41,15 @@ def test_a_limit_below_the_layout_is_told(loaded: tuple[TrainConfig, Materials])
     assert limit_notes(_limited(config, needed), materials) == []
 
 
+def test_a_plan_tells_what_pays_nothing(loaded: tuple[TrainConfig, Materials]) -> None:
+    _, materials = loaded
+    stepped = TRAIN.load([*TINY, "reward=verifiable+arithmetic_steps", "credit=process"])
+    console = Console(file=io.StringIO(), width=400)
+    show_plan(stepped, materials, console)
+    assert isinstance(console.file, io.StringIO)
+    assert "accuracy: logged, not paid" in console.file.getvalue()
+
+
 def test_a_plan_shows_the_note_and_no_advantage(loaded: tuple[TrainConfig, Materials]) -> None:
     config, materials = loaded
     console = Console(file=io.StringIO(), width=160)

@@ -220,8 +220,11 @@ def test_trap_35_the_reward_that_is_logged_is_the_one_that_is_paid() -> None:
     collector = Collector(engine, Composite(parts), seed=0, group_size=4, max_tokens=4)
     collected = collector.collect(1, prompts(*TEXTS), lambda _: [], Timings())
     zeros = [[0.0] * 4 for _ in collected.groups]
+    still = [[False] * 4 for _ in collected.groups]
     unknown: list[list[None]] = [[None] * 4 for _ in collected.groups]
-    logged = summarise_step(completion_rows(collected.groups, collected.scores, zeros, unknown, unknown))
+    logged = summarise_step(
+        completion_rows(collected.groups, collected.scores, zeros, still, unknown, unknown)
+    )
     assert logged["reward"] == pytest.approx(0.5 + 0.25)
     assert logged["reward/accuracy/mean"] == pytest.approx(0.5)
     assert logged["reward/format/mean"] == pytest.approx(1.0)  # unweighted, and said to be

@@ -33,7 +33,8 @@ def row(
     formatted: bool = True,
 ) -> CompletionRow:
     score = Score.failed(Reason.INTERNAL) if value is None else Score.scored(value, Reason.MODEL)
-    return CompletionRow(problem(), "", (1,) * length, False, score, advantage, right, formatted)
+    moves = advantage != 0
+    return CompletionRow(problem(), "", (1,) * length, False, score, advantage, right, formatted, moves)
 
 
 def test_measures_by_hand() -> None:
