@@ -45,6 +45,8 @@ TRAIN_NEEDS = {
     ("data", "gsm8k"): ["coldstart.steps=0"],
     ("data", "math"): ["coldstart.steps=0"],
     ("data", "jsonl"): ["coldstart.steps=0", "data.path=problems.jsonl"],
+    ("credit", "process"): ["reward=arithmetic_steps"],
+    ("credit", "both"): ["reward=verifiable+arithmetic_steps"],
     ("iterate", "deepseekmath"): ["reward=orm"],
     **{("reward", name): needs for name, needs in REWARD_NEEDS.items()},
 }
