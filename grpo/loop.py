@@ -16,6 +16,7 @@ from grpo.advantage import Advantages
 from grpo.advantager import Advantager
 from grpo.collect import Collector, Reserve
 from grpo.prompt import EncodedPrompt
+from grpo.ranks import sum_over_ranks
 from grpo.timings import Timings
 from grpo.types import RolloutGroup
 from grpo.update import Updater
@@ -74,12 +75,14 @@ class GrpoLoop:
         )
 
     def _stop_if_scoring_fails(self, scores: Sequence[Sequence[Score]]) -> None:
+        """Counts over all ranks: one that stopped alone would leave the others waiting."""
         flat = [score for row in scores for score in row]
-        failed = [score for score in flat if score.verdict is Verdict.FAILED]
-        if len(failed) > self.max_failed_share * len(flat):
-            reasons = sorted({part.score.reason for score in failed for part in score.parts} or {"unknown"})
+        own = [score for score in flat if score.verdict is Verdict.FAILED]
+        failed, total = sum_over_ranks(self.updater.accelerator, [len(own), len(flat)])
+        if failed > self.max_failed_share * total:
+            reasons = sorted({part.score.reason for score in own for part in score.parts} or {"unknown"})
             raise EngineError(
-                f"{len(failed)} of {len(flat)} scores failed through our own fault ({', '.join(reasons)}): "
+                f"{failed:.0f} of {total:.0f} scores failed through our own fault ({', '.join(reasons)}): "
                 f"more than max_failed_share={self.max_failed_share}. The last checkpoint is whole; "
                 "mend the scorer and run the same command again"
             )

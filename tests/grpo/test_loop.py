@@ -124,6 +124,15 @@ def test_too_many_failed_scores_stop_the_run() -> None:
         step(loop(RuleScorer(lambda s: None if s.index == 0 else 1.0)))
 
 
+def test_scores_that_fail_on_another_rank_stop_this_one_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    def with_another(accelerator: Accelerator, values: Sequence[float]) -> list[float]:
+        return [values[0] + 6, values[1] + 12]  # of which the other rank has 12 scores, 6 failed
+
+    monkeypatch.setattr("grpo.loop.sum_over_ranks", with_another)
+    with pytest.raises(EngineError, match=r"6 of \d+ scores failed"):
+        step(loop(RuleScorer(lambda s: 1.0), failed=0.1))
+
+
 def test_equal_rewards_leave_the_weights_alone() -> None:
     result = step(loop(RuleScorer(lambda _: 0.7)))
     assert (result.advantages.values == 0).all()
