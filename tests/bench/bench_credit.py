@@ -14,8 +14,17 @@ say reaches the policy through credit alone. The task is the embedded one where 
   bound of 1 cuts the process credit's gradients at nearly every step and the outcome's at few. Adam does not
   undo that: gradients that were all cut to one norm cannot grow while the policy learns.
 
+- Half the shipped learning rate: at the whole one every credit falls back after some 20 steps.
+
 Prints, for every credit and seed, the first step at which held-out accuracy (pass@1 at the sampling
-temperature, measured every 5 steps) reaches 0.3, about three times the start, and accuracy at some steps.
+temperature, measured every 5 steps) reaches twice what it was at the start, and accuracy at some steps.
+
+Measured with seeds 0, 1, 2, a minute or two of processor time a run: outcome credit gets there at steps 30,
+30, 30, process credit at 15, 10, 10, both at 15, 10, 10. Accuracy at steps 10, 20, 40, mean of the seeds:
+outcome .094 .131 .204, process .168 .200 .221, both .155 .201 .219. On seed 2 process credit falls behind from
+step 30 on. At the whole learning rate: .092 .112 .094, .116 .147 .124 and .155 .176 .160; there process credit
+alone leaves hard equations out on seed 1, both does not.
+
 Other arguments are overrides of every run. Runs go to `folder`, by default one of their own that is named at
 the end; one that is given again is gone on with.
 """
@@ -43,9 +52,10 @@ TASK = (
     "steps=40",
     "optim.schedule=constant",
     "optim.max_grad_norm=100",
+    "optim.learning_rate=1e-4",
 )
 """What all runs share; why is said above."""
-EVERY, REACHED = 5, 0.3
+EVERY, TIMES = 5, 2.0
 ACCURACY = "eval/heldout/accuracy"
 
 
@@ -58,8 +68,9 @@ class Curve:
     accuracy: dict[int, float]
 
     def reached(self) -> int | None:
-        """The first measured step at the threshold, None where no step is."""
-        return next((step for step, value in self.accuracy.items() if value >= REACHED), None)
+        """The first measured step at `TIMES` the accuracy of the start, None where no step is."""
+        aim = TIMES * self.accuracy[0]
+        return next((step for step, value in self.accuracy.items() if value >= aim), None)
 
 
 def run(folder: Path, credit: str, seed: int, overrides: Sequence[str]) -> Curve:
@@ -74,7 +85,9 @@ def run(folder: Path, credit: str, seed: int, overrides: Sequence[str]) -> Curve
 
 
 def table_of(curves: Sequence[Curve]) -> Table:
-    table = Table(title=f"first step with held-out accuracy >= {REACHED}", title_justify="left")
+    table = Table(
+        title=f"first step with {TIMES:g} times the held-out accuracy of the start", title_justify="left"
+    )
     steps = list(curves[0].accuracy)
     shown = sorted({steps[round(i * (len(steps) - 1) / 5)] for i in range(6)})
     for heading in ("credit", "seed", "step", *(f"at {step}" for step in shown)):
