@@ -21,9 +21,9 @@ temperature, measured every 5 steps) reaches twice what it was at the start, and
 
 Measured with seeds 0, 1, 2, a minute or two of processor time a run: outcome credit gets there at steps 30,
 30, 30, process credit at 15, 10, 10, both at 15, 10, 10. Accuracy at steps 10, 20, 40, mean of the seeds:
-outcome .094 .131 .204, process .168 .200 .221, both .155 .201 .219. On seed 2 process credit falls behind from
-step 30 on. At the whole learning rate: .092 .112 .094, .116 .147 .124 and .155 .176 .160; there process credit
-alone leaves hard equations out on seed 1, both does not.
+outcome .094 .131 .204, process .168 .200 .221, both .155 .201 .219. On seed 2 process credit falls behind
+from step 30 on. At the whole learning rate: .092 .112 .094, .116 .147 .124 and .155 .176 .160; there process
+credit alone leaves hard equations out on seed 1, both does not.
 
 Other arguments are overrides of every run. Runs go to `folder`, by default one of their own that is named at
 the end; one that is given again is gone on with.
