@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from rewards.columns import Fields, sample_of
-from rewards.errors import DataError
+from rewards.errors import ConfigError, DataError
 from rewards.isolation import guarded
 from rewards.records import BrokenLine, RawRecord, decode_record, id_field, json_line, score_to_record
 from rewards.scorer import Scorer
@@ -40,12 +40,14 @@ class ScoredChunk:
     """The output lines of a chunk, each ending in a newline, and a digest of each of its input lines.
 
     error is empty, or says what is wrong with the input line after the last of lines, at which the run stops.
+    refusal is empty, or says why the scorer can score no line at all.
     """
 
     lines: tuple[bytes, ...]
     digests: tuple[bytes, ...]
     tally: Tally
     error: str = ""
+    refusal: str = ""
 
 
 def iter_chunks(records: Iterable[tuple[int, RawRecord]], limit: int | None = None) -> Iterator[Chunk]:
@@ -78,7 +80,11 @@ class Judge:
     skip_errors: bool = False
 
     def score(self, chunk: Chunk) -> ScoredChunk:
-        """The output of a chunk. Never raises: a fault of the scorer is a failed record that says so."""
+        """The output of a chunk. Never raises: a fault of the scorer is a failed record that says so.
+
+        But a scorer that refuses its settings, such as a model that cannot be loaded, scores no line at all:
+        that stops the run.
+        """
         ids: list[str | int] = []
         samples: list[Sample] = []
         bad: dict[int, Score] = {}
@@ -96,7 +102,10 @@ class Judge:
                     break
                 bad[len(ids)] = failed_score("input", Reason.BAD_INPUT, str(fault))
                 ids.append(line_id(self.path, number, raw, self.fields))
-        judged = iter(score_each(self.scorer, samples))
+        try:
+            judged = iter(score_each(self.scorer, samples))
+        except ConfigError as fault:
+            return ScoredChunk((), (), Tally(), refusal=str(fault))
         scores = [bad[place] if place in bad else next(judged) for place in range(len(ids))]
         tally = Tally()
         lines: list[bytes] = []
@@ -109,7 +118,11 @@ class Judge:
 
 
 def score_each(scorer: Scorer, samples: Sequence[Sample]) -> list[Score]:
-    """Scores a batch; after a fault of the scorer, each sample alone, so that it costs one line only."""
+    """Scores a batch; after a fault of the scorer, each sample alone, so that it costs one line only.
+
+    Raises:
+        ConfigError: from the scorer, which no sample is to blame for.
+    """
     if not samples:
         return []
     scores = _score_or_fault(scorer, samples)
@@ -146,7 +159,18 @@ def line_digest(raw: RawRecord) -> bytes:
 
 
 def _score_or_fault(scorer: Scorer, samples: Sequence[Sample]) -> list[Score] | str:
-    outcome = guarded(scorer.score, samples)
+    refused: list[ConfigError] = []
+
+    def score(batch: Sequence[Sample]) -> list[Score]:
+        try:
+            return scorer.score(batch)
+        except ConfigError as fault:
+            refused.append(fault)
+            raise
+
+    outcome = guarded(score, samples)
+    if refused:
+        raise refused[0]
     if outcome.reason is not None:
         return outcome.note or outcome.reason.value
     scores = cast(list[Score], outcome.value)

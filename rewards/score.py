@@ -32,7 +32,7 @@ from rewards.columns import Fields, check_named, resolve_fields
 from rewards.compare import check_comparable, compare_files, input_of, show_comparison
 from rewards.config import hydra_entry
 from rewards.engines import score_here, score_in_processes
-from rewards.errors import DataError, EngineError
+from rewards.errors import ConfigError, DataError, EngineError
 from rewards.io import STDIN, RecordReader
 from rewards.ray_engine import score_on_ray
 from rewards.records import decode_record
@@ -171,6 +171,8 @@ def _drain(
     tally, skip = rest.tally, rest.skip
     with display.bar:
         for chunk in scored:
+            if chunk.refusal:
+                raise ConfigError(chunk.refusal)
             sink.append(chunk.lines[skip:], chunk.digests[skip:])
             tally.merge(chunk.tally)
             display.show(tally, len(chunk.lines) - skip)

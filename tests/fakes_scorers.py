@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
+from rewards.errors import ConfigError
 from rewards.models.settings import ModelSettings
 from rewards.types import Part, Reason, Sample, Score, StepScore, Verdict
 
@@ -48,6 +49,14 @@ class RaisesOn:
             if self.marker in sample.text:
                 raise RuntimeError(f"cannot bear {self.marker}")
         return GoldInText().score(samples)
+
+
+@dataclass(frozen=True, slots=True)
+class Refuses:
+    """Finds out at its first call that it cannot score, as a model whose files are damaged does."""
+
+    def score(self, samples: Sequence[Sample]) -> list[Score]:
+        raise ConfigError("model.safetensors: is damaged")
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from fakes_scorers import BatchSum, Careless, Constant, DiesOn, GoldInText, RaisesOn
+from fakes_scorers import BatchSum, Careless, Constant, DiesOn, GoldInText, RaisesOn, Refuses
 from scoring_runs import LINES, Scoring, rows, write
 
 from rewards.errors import ConfigError, DataError, EngineError
@@ -188,6 +188,13 @@ def test_a_fault_of_the_scorer_costs_its_own_line(scoring: Scoring) -> None:
     scoring.run("overwrite=true")
     good = scoring.scores()
     assert [s for s in scores if s["id"] != "q37"] == [s for s in good if s["id"] != "q37"]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_scorer_that_refuses_its_settings_stops_the_run(workers: int, scoring: Scoring) -> None:
+    with pytest.raises(ConfigError, match=r"^model.safetensors: is damaged$"):
+        scoring.run(f"workers={workers}", "max_failed_share=1", scorer=Refuses())
+    assert scoring.bytes() == b""  # no line is to blame
 
 
 def test_too_many_failures_stop_the_run(scoring: Scoring) -> None:

@@ -383,7 +383,7 @@ def test_a_row_that_cannot_be_read_fails_alone(tmp_path: Path, monkeypatch: pyte
     for fault in (IndexError, RuntimeError):
 
         def broken(rows: Sequence[Rendered], fault: type[Exception] = fault) -> list[tuple[float, ...]]:
-            if any("777" in model._renderer.tokenizer.decode(row.ids) for row in rows):
+            if any("777" in model._renderer.tokenizer.decode(list(row.ids)) for row in rows):
                 raise fault("index out of range in self")
             return read(rows)
 
