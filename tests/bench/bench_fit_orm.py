@@ -16,22 +16,29 @@ longest, 0.514 of the most lines, 0.817 of always taking the best model's. Large
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
 import torch
-from fit_data import SETTINGS, fit_arguments, fit_smollm, labelled, some_questions, with_bounds
+from fit_data import (
+    fit_arguments,
+    fit_smollm,
+    labelled,
+    settings_of,
+    some_questions,
+    untrained_logprobs,
+    values_of,
+    with_bounds,
+)
 
-from rewards.labelled import OutcomeExample
+from rewards.labelled import OutcomeExample, PreferenceExample
 from rewards.models.conventions import Convention
-from rewards.models.engine import RewardModel
 from rewards.models.fit_settings import LossSettings
-from rewards.models.settings import ModelSettings
-from rewards.models.truncation import Request
 from rewards.protocols.best_of_n import Candidates, picks
 from rewards.protocols.discrimination import auc, auc_within
-from rewards.questions import question_hash, split_by_question
+from rewards.questions import hash64, question_hash, split_by_question
 
 CONVENTION = Convention(
     kind="outcome",
@@ -76,34 +83,59 @@ def report(name: str, scores: Scores, examples: Sequence[OutcomeExample]) -> Non
         print(with_bounds("oracle: pass@4", worth["pass@n"]))
 
 
+def in_pairs(examples: Sequence[OutcomeExample], most: int) -> list[PreferenceExample]:
+    """Right against wrong solutions of the same question, so many pairs of each at most, chosen by hash."""
+    groups: dict[int, list[OutcomeExample]] = {}
+    for example in examples:
+        groups.setdefault(question_hash(example.question), []).append(example)
+    kept: list[PreferenceExample] = []
+    for own in groups.values():
+        pairs = [
+            PreferenceExample(right.question, right.completion, wrong.completion)
+            for right in own
+            for wrong in own
+            if (right.label, wrong.label) == (1, 0)
+        ]
+        kept += sorted(pairs, key=lambda pair: hash64(pair.chosen + pair.rejected))[:most]
+    return kept
+
+
+def train_orm(
+    given: argparse.Namespace, train: Sequence[OutcomeExample], dev: Sequence[OutcomeExample]
+) -> None:
+    """Fits what the command line asks for."""
+    settings = replace(
+        settings_of(given), batch_size=16, micro_batch=4, max_length=LENGTH, checkpoint_every=50
+    )
+    if given.pairs:
+        settings = replace(settings, batch_size=8, micro_batch=2)
+        pairs = in_pairs(train, given.pairs)
+        fit_smollm(CONVENTION, pairs, in_pairs(dev, given.pairs), settings, given.folder / "orm")
+    else:
+        loss = LossSettings(balance="question")
+        fit_smollm(CONVENTION, train, dev, replace(settings, loss=loss), given.folder / "orm")
+
+
 def main() -> None:
-    arguments = fit_arguments(__doc__, train=512)
-    arguments.add_argument("--test", type=int, default=219, help="test questions at most")
+    arguments = fit_arguments(__doc__, train=10_000)
+    arguments.add_argument("--test", type=int, default=10_000, help="test questions at most")
+    arguments.add_argument("--pairs", type=int, default=0, help="train on so many pairs a question at most")
     given = arguments.parse_args()
     torch.set_num_threads(1)
     given.folder.mkdir(parents=True, exist_ok=True)
     data = labelled("gsm8k_solutions", "gsm8k/example_model_solutions.jsonl", given.folder)
-    examples = mixed([example for example in data if isinstance(example, OutcomeExample)])
-    rest, test = split_by_question(examples, 0.3, seed=1)
-    train, dev = split_by_question(rest, 0.1, seed=2)
+    rest, test = split_by_question([e for e in data if isinstance(e, OutcomeExample)], 0.3, seed=1)
+    if given.validate:
+        rest, test = split_by_question(rest, 0.3, seed=3)
+    train, dev = split_by_question(mixed(rest), 0.1, seed=2)
     train, dev = some_questions(train, given.train), some_questions(dev, max(4, given.train // 10))
-    test = some_questions(test, given.test)
-    settings = replace(
-        SETTINGS,
-        loss=LossSettings(balance="question"),
-        learning_rate=given.learning_rate,
-        epochs=given.epochs,
-        batch_size=16,
-        micro_batch=16,
-        max_length=LENGTH,
-        checkpoint_every=20,
-    )
-    fit_smollm(CONVENTION, train, dev, settings, given.folder / "orm")
-    model = RewardModel(
-        ModelSettings(path=str(given.folder / "orm"), device="cpu", dtype="bf16", max_length=LENGTH)
-    )
-    judged = model.judge([Request(example.question, (example.completion,)) for example in test])
-    report("reward model", [judgement.values[0] for judgement in judged], test)
+    test = some_questions(mixed(test), given.test)
+    train_orm(given, train, dev)
+    texts = [(example.question, (example.completion,)) for example in test]
+    report("reward model", [values[0] for values in values_of(given.folder / "orm", texts, LENGTH)], test)
+    if not given.validate:
+        untrained = untrained_logprobs(CONVENTION, texts, LENGTH)
+        report("untrained log p", [values[0] for values in untrained], test)
     draw = np.random.default_rng(0)
     best = best_model(train)
     plain: dict[str, Callable[[OutcomeExample], float]] = {

@@ -15,22 +15,29 @@ longest step, 0.0 and 8.0 of a random one, 0 of always right or always wrong. La
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import torch
-from fit_data import SETTINGS, fit_arguments, fit_smollm, labelled, some_questions
+from fit_data import (
+    fit_arguments,
+    fit_smollm,
+    labelled,
+    settings_of,
+    some_questions,
+    untrained_logprobs,
+    values_of,
+)
 
 from rewards.intervals import bootstrap_bounds
 from rewards.labelled import ProcessExample
 from rewards.models.conventions import Convention
-from rewards.models.engine import RewardModel
-from rewards.models.settings import ModelSettings
-from rewards.models.truncation import Request
+from rewards.models.fit_settings import LossSettings
 from rewards.protocols.processbench import best_threshold, first_error, step_finding
-from rewards.questions import question_hash, split_by_question
+from rewards.questions import hash64, question_hash, split_by_question
 
 CONVENTION = Convention(
     kind="process",
@@ -74,17 +81,14 @@ def report(name: str, found: Sequence[int], examples: Sequence[ProcessExample]) 
 
 
 def by_model(folder: Path) -> Judge:
-    model = RewardModel(ModelSettings(path=str(folder), device="cpu", dtype="bf16", max_length=LENGTH))
+    return lambda examples: completed(
+        values_of(folder, [(e.question, e.steps) for e in examples], LENGTH), examples
+    )
 
-    def judge(examples: Sequence[ProcessExample]) -> Values:
-        judged = model.judge([Request(e.question, e.steps) for e in examples])
-        # Steps beyond the length are not read: nothing is said against them.
-        return [
-            (*own.values, *[1.0] * (len(e.steps) - len(own.values)))
-            for own, e in zip(judged, examples, strict=True)
-        ]
 
-    return judge
+def completed(values: Sequence[Sequence[float]], examples: Sequence[ProcessExample]) -> Values:
+    """Steps beyond the length are not read: nothing is said against them."""
+    return [(*own, *[math.inf] * (len(e.steps) - len(own))) for own, e in zip(values, examples, strict=True)]
 
 
 def by_step(value: Callable[[int, str], float]) -> Judge:
@@ -93,9 +97,47 @@ def by_step(value: Callable[[int, str], float]) -> Judge:
     ]
 
 
+def by_untrained(examples: Sequence[ProcessExample]) -> Values:
+    """SmolLM2's own mean log p of the steps, without any training."""
+    texts = [(example.question, example.steps) for example in examples]
+    return completed(untrained_logprobs(CONVENTION, texts, LENGTH), examples)
+
+
+def crossed(values: Values, examples: Sequence[ProcessExample]) -> list[int]:
+    """The steps found by the threshold that is best for the questions of the other half."""
+    sides = [hash64(f"side:{question_hash(example.question)}") % 2 for example in examples]
+    thresholds = [
+        best_threshold(
+            [row for row, own in zip(values, sides, strict=True) if own != side],
+            [label_of(e) for e, own in zip(examples, sides, strict=True) if own != side],
+        )
+        for side in (0, 1)
+    ]
+    return [first_error(row, thresholds[side]) for row, side in zip(values, sides, strict=True)]
+
+
+def on_processbench(
+    sets: Mapping[str, Sequence[ProcessExample]], judges: Mapping[str, Judge], dev: Sequence[ProcessExample]
+) -> None:
+    """Prints what each finds there by the threshold that is best on the held-out solutions."""
+    labels = [label_of(example) for example in dev]
+    thresholds = {name: best_threshold(judge(dev), labels) for name, judge in judges.items()}
+    print({name: round(threshold, 4) for name, threshold in thresholds.items()})
+    for name, examples in sets.items():
+        print(f"ProcessBench {name}: {len(examples)} problems; thresholds from {len(dev)} held-out solutions")
+        for title, judge in judges.items():
+            values = judge(examples)
+            report(title, [first_error(row, thresholds[title]) for row in values], examples)
+            if title == "reward model":
+                report("reward model at 0.5", [first_error(row, 0.5) for row in values], examples)
+        report("always right", [-1] * len(examples), examples)
+        report("always wrong (first step)", [0] * len(examples), examples)
+
+
 def main() -> None:
     arguments = fit_arguments(__doc__, train=93)
     arguments.add_argument("--bench", type=int, default=400, help="ProcessBench problems of each set at most")
+    arguments.add_argument("--after-error", choices=("keep", "mask", "wrong"), default="mask")
     given = arguments.parse_args()
     torch.set_num_threads(1)
     given.folder.mkdir(parents=True, exist_ok=True)
@@ -109,15 +151,14 @@ def main() -> None:
     data = process_examples("prm800k", "prm_steps/prm800k_openr_multi_step.jsonl", given.folder)
     kept = [example for example in data if question_hash(example.question) not in asked]
     print(f"{len(data) - len(kept)} solutions of questions that ProcessBench asks are removed")
-    train, dev = split_by_question(some_questions(kept, given.train), 0.15, seed=1)
+    train, dev = split_by_question(some_questions(kept, given.train), 0.3, seed=1)
     settings = replace(
-        SETTINGS,
-        learning_rate=given.learning_rate,
-        epochs=given.epochs,
+        settings_of(given),
+        loss=LossSettings(after_error=given.after_error),
         batch_size=8,
-        micro_batch=2,
+        micro_batch=1,
         max_length=LENGTH,
-        checkpoint_every=10,
+        checkpoint_every=50,
     )
     fit_smollm(CONVENTION, train, dev, settings, given.folder / "prm")
     draw = np.random.default_rng(0)
@@ -127,18 +168,14 @@ def main() -> None:
         "shortest step": by_step(lambda _, step: len(step)),
         "latest step": by_step(lambda place, _: -place),
         "random": by_step(lambda _, __: draw.random()),
+        "untrained log p": by_untrained,
     }
-    dev_labels = [label_of(example) for example in dev]
-    thresholds = {name: best_threshold(judge(dev), dev_labels) for name, judge in judges.items()}
-    for name, examples in sets.items():
-        print(f"ProcessBench {name}: {len(examples)} problems; thresholds from {len(dev)} held-out solutions")
+    if given.validate:
+        print(f"{len(dev)} held-out solutions, thresholds of one half from the other")
         for title, judge in judges.items():
-            values = judge(examples)
-            report(title, [first_error(row, thresholds[title]) for row in values], examples)
-            if title == "reward model":
-                report("reward model at 0.5", [first_error(row, 0.5) for row in values], examples)
-        report("always right", [-1] * len(examples), examples)
-        report("always wrong (first step)", [0] * len(examples), examples)
+            report(title, crossed(judge(dev), dev), dev)
+    else:
+        on_processbench(sets, judges, dev)
 
 
 if __name__ == "__main__":
