@@ -71,8 +71,8 @@ def refusal(*overrides: str) -> list[str]:
         (["optim.schedule=cosin"], "optim.schedule=cosin: expected one of", "did you mean 'cosine'?"),
         (
             ["steps=80", "optim.warmup_steps=80"],
-            "optim.warmup_steps=80: expected fewer than steps=80, or the learning rate never reaches its peak",
-            "; optim.warmup_steps=0 does without",
+            "optim.warmup_steps=80: expected fewer than steps=80, or the learning rate never reaches its",
+            "peak; optim.warmup_steps=0 does without",
         ),
         (["optim.learning_rate=nan"], "optim.learning_rate=nan: expected a finite number", "> 0"),
         (["max_failed_share=1.5"], "max_failed_share=1.5: expected", "<= 1"),
