@@ -1,16 +1,35 @@
 """A process reward model from SmolLM2-135M on the PRM800K part, by ProcessBench against plain baselines.
 
-    PYTHONPATH=tests python tests/bench/bench_fit_prm.py --folder RUN [--bench 400] [--train 93] [--epochs 1]
+    PYTHONPATH=tests python tests/bench/bench_fit_prm.py --folder RUN [--validate] [--bench 400] [--epochs 2]
 
-Trained is on OpenR's multi-step rows; questions that ProcessBench asks are removed, and about a seventh of
-the others is held out by hash. On these the threshold is chosen, for the model and for every baseline alike,
-and kept for ProcessBench, whose definition of F1 is used (2412.06559). The baselines give a step a value
-without reading it: its length, its place, a random number; always right and always wrong give none at all.
-Intervals are bootstrapped over problems. An interrupted run goes on by the same command.
+Trained is on OpenR's multi-step rows; questions that ProcessBench asks (in the problems taken of it) are
+removed, and 30 % of the others are held out by hash. On these the threshold is chosen, for the model and for
+every baseline alike, and kept for ProcessBench, whose definition of F1 is used (2412.06559). The baselines
+give a step a value without any training: its length, its place, a random number, the untrained model's mean
+log p of its tokens; always right and always wrong give none at all. Intervals (95 %) are bootstrapped over
+problems. An interrupted run goes on by the same command, and one that was validated goes on to ProcessBench.
 
-With `--train 40 --bench 70` (120 solutions, 15 steps, 6 minutes of processor time, 8 held-out solutions) next
-to nothing is learnt: F1 9.8 [0.0, 23.2] on GSM8K and 4.1 [0.0, 13.2] on MATH, against 4.6 and 6.0 of the
-longest step, 0.0 and 8.0 of a random one, 0 of always right or always wrong. Larger runs have not been made.
+By default (182 solutions of 61 questions, two epochs, 46 steps; 10 minutes of processor time on one core, 14
+more for ProcessBench, 8 GB) the model is no better than a random number. F1 x 100:
+
+                              GSM8K (400)        MATH (417)
+    reward model              8.0 [4.2, 11.3]    2.3 [0.0, 5.0]
+    reward model at 0.5       3.8 [0.9, 7.4]     0.0 [0.0, 0.0]
+    random                    12.5 [6.8, 18.6]   5.5 [1.7, 9.6]
+    latest step               1.0 [0.0, 3.0]     0.8 [0.0, 2.5]
+
+and 0.0 for the longest step, the shortest, the untrained log p, always right and always wrong.
+
+It blames the step that states the answer: in the first 60 problems of GSM8K the last step 40 times and no
+other, where ProcessBench has 8 % of its first wrong steps (GSM8K; MATH 2 %). In the rows trained on, steps
+that say "answer" or "boxed" are wrong in 31 % of 182 cases, all but the last ones in 17 %: that is worth
+something there and nothing elsewhere.
+
+Settings were chosen on the held-out solutions (66 of 20 questions, 17 right; --validate, the threshold of
+each half from the other), two epochs at 1e-4: F1 24.2 [11.1, 35.1] with steps behind an error masked, 23.4
+[10.8, 33.7] with --after-error keep, too few to tell them apart; longest step 11.0 [0.0, 21.7], all other
+baselines 0.0. Other rates and numbers of epochs were not tried. A run of 40 questions at 3e-5 (15 steps) had
+learnt next to nothing.
 """
 
 from __future__ import annotations
