@@ -20,8 +20,7 @@ tokens/s and peak memory against TRL 1.16):
     8 x 8 x 64   bf16  kl 0.04   21.2 s against  95.7: 4.51 times, 0.42
     8 x 8 x 64   bf16  kl 0      17.9 s against  78.5: 4.39 times, 0.41
     8 x 8 x 64   fp32  kl 0.04   43.2 s against 183.5: 4.25 times, 0.44 (beside other work)
-    8 x 8 x 256  bf16  kl 0.04   87.2 s against 248.7: 2.85 times, 0.46 (beside other work; --trl-micro-rows 16,
-                                                       which TRL is faster with: 64 rows do not fit 24 GB)
+    8 x 8 x 256  bf16  kl 0.04   87.2 s against 248.7: 2.85 times, 0.46 (likewise, with --trl-micro-rows 16)
 """
 
 import argparse
