@@ -135,6 +135,8 @@ def test_an_example_whose_value_is_another(tmp_path: Path) -> None:
         load(folder, None)
     with pytest.raises(ConfigError, match=r"the stored example gives .* stored is"):
         load(folder, "qwen2.5-math-prm")
+    with pytest.raises(ConfigError, match=r"bf16 is too coarse for it, which dtype=fp32 would tell"):
+        RewardModel(ModelSettings(path=str(folder), device="cpu", dtype="bf16"))
     (folder / CONVENTION_FILE).unlink()
     assert load(folder, "qwen2.5-math-prm").version != made.version
 
