@@ -119,7 +119,8 @@ def check_example(renderer: Renderer, values: Values, example: WorkedExample | N
         rounded = f", or {dtype} is too coarse for it, which dtype=fp32 would tell" if dtype != "fp32" else ""
         raise ConfigError(
             f"the stored example gives {_show(found)}, stored is {_show(example.values)}: weights, tokenizer "
-            "or convention are not those that the model was saved with; take all files from one place" + rounded
+            "or convention are not those that the model was saved with; take all files from one place"
+            + rounded
         )
 
 
