@@ -102,11 +102,11 @@ class Collector:
             mine |= {group.problem.id: (group, scores) for group, scores in more}
             silent |= _silence(more)
         chosen = sorted(silent, key=lambda problem: silent[problem])[:wanted]  # in the order they were found
-        kept = gather_object([(problem, mine[problem]) for problem in chosen if problem in mine])
+        kept = dict(gather_object([(problem, mine[problem]) for problem in chosen if problem in mine]))
         share = wanted // self.dynamic.accelerator.num_processes
         own = chosen[self.dynamic.accelerator.process_index * share :][:share]
         metrics = {"rollout/extra_rounds": float(rounds), "rollout/groups_sampled": float(len(silent))}
-        return _collected([dict(kept)[problem] for problem in own], metrics)
+        return _collected([kept[problem] for problem in own], metrics)
 
     def _sample(
         self, key: str, version: int, prompts: Sequence[EncodedPrompt], timings: Timings

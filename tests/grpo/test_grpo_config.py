@@ -221,8 +221,10 @@ def test_what_decides_nothing_under_process_credit_is_told() -> None:
 def test_steps_can_be_paid_through_credit_alone() -> None:
     weightless = "reward.components.arithmetic_steps.weight=0"
     for credit in ("process", "both"):
-        TRAIN.load([STEPPED[0], f"credit={credit}", weightless])
-    TRAIN.load([STEPPED[0], "credit=both", "algorithm=rloo"])
+        config = TRAIN.load([STEPPED[0], f"credit={credit}", weightless])
+        assert config.credit.source == credit
+        assert config.reward.components["arithmetic_steps"].weight == 0
+    assert TRAIN.load([STEPPED[0], "credit=both", "algorithm=rloo"]).algorithm.baseline == "leave_one_out"
 
 
 def test_devices_that_exist_are_taken() -> None:
